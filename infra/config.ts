@@ -69,6 +69,12 @@ export const settings = {
     null,
     'URL of a Starknet node (JSON-RPC 0.8, 0.9 or 0.10); unset: a simulated chain',
   ),
+  starknetWsUrl: setting(
+    'STARKNET_WS_URL',
+    url('ws', 'wss').nullable(),
+    null,
+    "URL of the node's WebSocket, over which it announces new blocks; unset: its head is polled every HEAD_POLL_MS",
+  ),
   kafkaBrokers: setting(
     'KAFKA_BROKERS',
     list,
@@ -256,7 +262,7 @@ export const settings = {
     'HEAD_POLL_MS',
     integer(10, 60_000),
     250,
-    'polling interval of the head block, in milliseconds',
+    'polling interval of the head block, in milliseconds; 1000 at least while the node announces new blocks',
   ),
   l1PollSeconds: setting(
     'L1_POLL_SECONDS',

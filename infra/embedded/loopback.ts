@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -9,7 +9,7 @@ const MAX_BODY_BYTES = 4 * 1024 * 1024;
 export async function serveOnLoopback(
   listener: RequestListener,
   port = 0,
-): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
+): Promise<{ readonly url: string; readonly server: Server; readonly close: () => Promise<void> }> {
   const server = createServer(listener);
   // Longer than any client keeps an idle connection, so that none sends a request on one that is being closed.
   server.keepAliveTimeout = 60_000;
@@ -18,6 +18,7 @@ export async function serveOnLoopback(
   const { port: bound } = server.address() as AddressInfo;
   return {
     url: `http://127.0.0.1:${bound}`,
+    server,
     async close() {
       server.close();
       server.closeAllConnections();

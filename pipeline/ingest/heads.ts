@@ -6,14 +6,21 @@ import { publishStatus, statusStamp } from './publish.ts';
 const ANNOUNCE_MS = 500;
 /** Polls are this much more frequent while a block is due. */
 const DUE_POLL_FACTOR = 5;
+/** Milliseconds between polls while the node announces its heads, unless HEAD_POLL_MS is longer. */
+const SUBSCRIBED_POLL_MS = 1000;
+/** Milliseconds for which a head that was announced is polled for, and an announcement of one that was polled waited for. */
+const ANNOUNCEMENT_MS = 1000;
 /** Heads whose publish latency is still measured. */
 const MAX_TIMED_HEADS = 100;
 
 export type Heads = ReturnType<typeof createHeads>;
 
-/** The node's newest block: published to `chain.status`, timed, and polled. */
-export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metrics' | 'settings'>) {
+type HeadsDeps = Pick<IngestDeps, 'publisher' | 'subscribeToHeads' | 'clock' | 'metrics' | 'settings'>;
+
+/** The node's newest block: published to `chain.status`, timed, and polled where the node does not announce it. */
+export function createHeads(deps: HeadsDeps) {
   const { clock, metrics, settings } = deps;
+  const announcements = followAnnouncements(deps);
   let head: BlockPoint | null = null;
   let announced: BlockPoint | null = null;
   let announcedAt = 0;
@@ -25,6 +32,7 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
   return {
     observe(seen: BlockPoint): void {
       const now = clock.now();
+      if (head !== null && seen.hash !== head.hash) announcements.found();
       if (head !== null && seen.height > head.height) {
         const latest = (now - roseAt) / (seen.height - head.height);
         if (roseAt !== 0) interval = interval === null ? latest : interval + (latest - interval) / 4;
@@ -54,10 +62,59 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
       announced = current;
       announcedAt = clock.now();
     },
-    /** Sleeps until the next poll. */
+    /** Sleeps until the next poll, or until the node announces another head. */
     async wait(signal: AbortSignal): Promise<void> {
-      await clock.sleep(pollDelay(clock.now() - roseAt, interval, settings.headPollMs), signal);
+      const polled = pollDelay(clock.now() - roseAt, interval, settings.headPollMs);
+      await announcements.wait(polled, signal);
     },
+    close: announcements.close,
+  };
+}
+
+/** The announcements of heads by the node, and whether it can be relied on for them. */
+function followAnnouncements({ subscribeToHeads, clock, settings }: HeadsDeps) {
+  /** Of the newest announcement whose head was not found yet; null: none. */
+  let announcedAt: number | null = null;
+  /** Of the first head that was found and not announced since; null: none. */
+  let unannouncedAt: number | null = null;
+  let wake = (): void => undefined;
+  /** Whether an announcement ends the next wait: once for each head, so that a node cannot keep the ingester busy. */
+  let canWake = true;
+  const subscription = subscribeToHeads?.(() => {
+    if (unannouncedAt === null) announcedAt = clock.now();
+    unannouncedAt = null;
+    if (canWake) wake();
+  });
+  const isDue = (): boolean => announcedAt !== null && clock.now() - announcedAt < ANNOUNCEMENT_MS;
+
+  /** Milliseconds to the next poll, given those without announcements. */
+  const delay = (polled: number): number => {
+    if (subscription?.isLive() !== true || unannouncedAt !== null) return polled;
+    return isDue()
+      ? settings.headPollMs / DUE_POLL_FACTOR
+      : Math.max(settings.headPollMs, SUBSCRIBED_POLL_MS);
+  };
+  return {
+    /** The head has changed. */
+    found(): void {
+      if (announcedAt === null) unannouncedAt ??= clock.now();
+      announcedAt = null;
+      canWake = true;
+    },
+    async wait(polled: number, signal: AbortSignal): Promise<void> {
+      if (unannouncedAt !== null && clock.now() - unannouncedAt > ANNOUNCEMENT_MS) {
+        unannouncedAt = null;
+        subscription?.restart();
+      }
+      const woken = new AbortController();
+      wake = () => woken.abort();
+      signal.addEventListener('abort', wake, { once: true });
+      if (signal.aborted || (canWake && isDue())) wake();
+      await clock.sleep(delay(polled), woken.signal);
+      signal.removeEventListener('abort', wake);
+      if (isDue()) canWake = false;
+    },
+    close: (): void => subscription?.close(),
   };
 }
 

@@ -52,6 +52,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
     }
   } finally {
     prefetch.close();
+    heads.close();
     l1.stop();
   }
 }

@@ -9,6 +9,7 @@ import type {
   ContractFacts,
   ContractsMap,
 } from '../../schemas/messages/chain-blocks.ts';
+import type { SubscribeToHeads } from '../node/head-subscription.ts';
 import type { BlockPoint, Node } from '../node/types.ts';
 import type { IngestMetrics } from './metrics.ts';
 
@@ -23,6 +24,8 @@ import type { IngestMetrics } from './metrics.ts';
 
 export interface IngestDeps {
   readonly node: IngestNode;
+  /** null: the node's head is only polled. */
+  readonly subscribeToHeads: SubscribeToHeads | null;
   readonly store: IngestStore;
   readonly publisher: Pick<Publisher, 'publish'>;
   readonly standards: Pick<Standards, 'resolve'>;

@@ -106,6 +106,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     const ingester = startIngester({
       node: createSimNode({ chain, random, faultRates, count }, own),
       store: storeOf(own),
+      subscribeToHeads: null,
       publisher: kafka.publisher(),
       standards: createSimStandards(standardOf, own),
       createBlockReader: () => {

@@ -90,6 +90,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
           metrics,
           log,
         }),
+        subscribeToHeads: null,
         store: createIngestStore(pool),
         publisher,
         standards: createStandards({ node: client, pool, log }),

@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { createKnownCommitments, withEventChecks } from '../../../pipeline/ingest/event-checks.ts';
 import { createHashedVersions, withHashChecks } from '../../../pipeline/ingest/hash-checks.ts';
 import { startIngester } from '../../../pipeline/ingest/ingest.ts';
+import { headSubscriptions } from '../../../pipeline/node/head-subscription.ts';
 import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';
 import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
 import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
@@ -40,6 +41,7 @@ export const start: StartRole = async (context) => {
         metrics: ingestMetrics,
         log,
       }),
+      subscribeToHeads: config.starknetWsUrl === null ? null : headSubscriptions(config.starknetWsUrl, log),
       store: createIngestStore(pool),
       publisher,
       standards: createStandards({ node, pool, log }),

@@ -70,6 +70,7 @@ export function recordRun(
 ): void {
   const names = [
     'STARKNET_RPC_URL',
+    'STARKNET_WS_URL',
     'KAFKA_BROKERS',
     'KAFKA_SSL',
     'KAFKA_SSL_CA',

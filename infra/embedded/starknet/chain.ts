@@ -57,6 +57,8 @@ export type SimulatedChain = {
   tick(): void;
   /** Dates the next block to the current time after a pause. */
   catchUp(): void;
+  /** Calls back when the head or the canonical fork has changed; returns a function that ends it. */
+  watch(onChange: () => void): () => void;
 };
 
 /** One chain with a head, a canonical fork and a height accepted on L1; the seed determines everything else. */
@@ -73,6 +75,8 @@ export function createChain(options: ChainOptions): SimulatedChain {
   const density = { slots, movesPerSlot };
   const source = createBlockSource({ ...options, density, tree, timestamp });
   const balances = createBalances(source, tree);
+
+  const changes = createSignal();
 
   function timestamp(height: number): number {
     const offset = state.offsets.findLast(({ from }) => from <= height)?.seconds ?? 0;
@@ -95,6 +99,7 @@ export function createChain(options: ChainOptions): SimulatedChain {
     Object.assign(state, target);
     if (target.head !== undefined) followL1();
     save();
+    changes.emit();
   }
 
   function reorg(request: ReorgRequest): Fork {
@@ -145,6 +150,18 @@ export function createChain(options: ChainOptions): SimulatedChain {
       else reorg(due);
     },
     catchUp,
+    watch: changes.watch,
+  };
+}
+
+function createSignal(): { emit(): void; readonly watch: SimulatedChain['watch'] } {
+  const listeners = new Set<() => void>();
+  return {
+    emit: () => listeners.forEach((listener) => listener()),
+    watch(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
   };
 }
 

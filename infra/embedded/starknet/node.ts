@@ -3,6 +3,7 @@ import { createChain, type ChainOptions, type SimulatedChain } from './chain.ts'
 import { createRpcListener } from './http.ts';
 import { simulatedLedger } from './ledger.ts';
 import { createRpc } from './rpc.ts';
+import { serveSubscriptions } from './subscriptions.ts';
 
 export type NodeOptions = {
   seed?: string | undefined;
@@ -72,6 +73,7 @@ export async function startSimulatedNode(
   const ledger = simulatedLedger(chain);
   const rpc = createRpc({ ledger, chainId: SIM_CHAIN_ID, eventScan: EVENT_SCAN_BLOCKS });
   const server = await serveOnLoopback(createRpcListener(rpc), options.port);
+  const subscriptions = serveSubscriptions(server.server, { chain, ledger });
   const stopGrowth = growChain(chain, options);
   const closing = new AbortController();
   const warmed = chain.balances.warm(chain.fork(), chain.l1(), closing.signal);
@@ -81,6 +83,7 @@ export async function startSimulatedNode(
       stopGrowth();
       closing.abort();
       await warmed;
+      subscriptions.close();
       await server.close();
     },
   };

@@ -28,6 +28,7 @@ export const rpcErrors = {
   badToken: () => new RpcError(33, 'The supplied continuation token is invalid or unknown'),
   tooManyKeys: () => new RpcError(34, 'Too many keys provided in a filter'),
   contractError: (data: unknown) => new RpcError(40, 'Contract error', data),
+  badSubscription: () => new RpcError(66, 'Invalid subscription id'),
   invalidRequest: () => new RpcError(-32600, 'Invalid request'),
   methodNotFound: () => new RpcError(-32601, 'Method not found'),
   invalidParams: (reason: string) => new RpcError(-32602, 'Invalid params', { reason }),

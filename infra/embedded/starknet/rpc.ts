@@ -32,6 +32,7 @@ function findBlock(ledger: Ledger, id: BlockId): Found {
   return { block, status: isPending ? 'PRE_CONFIRMED' : statusOf(ledger, block.height) };
 }
 
+/** The header of a block, with its status. */
 function header({ block, status }: Found): Record<string, unknown> {
   if (status !== 'PRE_CONFIRMED') {
     return {
@@ -148,6 +149,12 @@ const methods: Record<string, (context: RpcContext, params: unknown) => unknown>
     return { ...tx.receipt, finality_status, block_hash: block.hash, block_number: block.height };
   },
 };
+
+/** The newest header, as `starknet_subscriptionNewHeads` announces it. */
+export function newHead(ledger: Ledger): Record<string, unknown> {
+  const { status: _status, ...announced } = header(findBlock(ledger, 'latest'));
+  return announced;
+}
 
 function requestedBlock({ ledger }: RpcContext, params: unknown): Found {
   return findBlock(ledger, readParams(blockParams, params).block_id);

@@ -34,6 +34,7 @@ export const streams: BenchCase = {
     const chain = await world.chain({ head: HISTORY_BLOCKS, perBlock });
     const { service, dataDir } = await world.service('streams', {
       STARKNET_RPC_URL: chain.url,
+      STARKNET_WS_URL: chain.url.replace('http', 'ws'),
       INDEX_FROM: '0',
     });
     const truth = await chain.truth();

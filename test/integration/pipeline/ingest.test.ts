@@ -3,12 +3,17 @@ import { resolve } from 'node:path';
 
 import { afterEach, expect, test } from 'vitest';
 
+import { pino } from 'pino';
+import { headSubscriptions } from '../../../pipeline/node/head-subscription.ts';
+import type { SubscribeToHeads } from '../../../pipeline/node/head-subscription.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Fault } from '../../support/starknet/faults.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
 import type { IngestWorld } from '../../support/ingest-world.ts';
+
+const log = pino({ level: 'silent' });
 
 let world: IngestWorld;
 afterEach(() => world.close());
@@ -376,4 +381,35 @@ test('lowering INDEX_FROM creates the missing chunks', async () => {
   world.start({ settings: { indexFrom: 10 } });
   await until('the rest', async () => (await cursorOf('backfill-000000010-000000039')) === 40);
   expect(await differences(world, 10)).toEqual([]);
+});
+
+test('a block and a reorg are indexed when the node announces them, without waiting for the next poll', async () => {
+  world = await ingestWorld({ seed: 'announced', initialHead: 40 });
+  const subscribeToHeads = headSubscriptions(world.node.url.replace('http', 'ws'), log);
+  world.start({ settings: { headPollMs: 3_600_000 }, deps: () => ({ subscribeToHeads }) });
+  await world.indexed(40);
+  for (let round = 0; round < 3; round += 1) {
+    world.node.control({ command: 'advance', blocks: 1 });
+    await world.indexed(41 + round);
+  }
+  world.node.control({ command: 'reorg', depth: 2, length: 4 });
+  await world.indexed(45);
+  expect(await differences(world)).toEqual([]);
+});
+
+test('a node that stops to announce its heads is polled', async () => {
+  world = await ingestWorld({ seed: 'unannounced', initialHead: 40 });
+  let subscriptions = 0;
+  const silent: SubscribeToHeads = () => ({
+    isLive: () => true,
+    restart: () => void (subscriptions += 1),
+    close: () => undefined,
+  });
+  world.start({ deps: () => ({ subscribeToHeads: silent }) });
+  await world.indexed(40);
+  for (let height = 41; subscriptions === 0; height += 1) {
+    world.node.control({ command: 'advance', blocks: 1 });
+    await world.indexed(height);
+  }
+  expect(await differences(world)).toEqual([]);
 });

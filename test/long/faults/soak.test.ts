@@ -44,7 +44,12 @@ test(
     let service: RunningService | null = null;
     try {
       const port = String(await freePort());
-      service = await startService(dataDir, { STARKNET_RPC_URL: node.url, INDEX_FROM: '0', PORT: port });
+      service = await startService(dataDir, {
+        STARKNET_RPC_URL: node.url,
+        STARKNET_WS_URL: node.url.replace('http', 'ws'),
+        INDEX_FROM: '0',
+        PORT: port,
+      });
       const { env } = runFile.parse(JSON.parse(readFileSync(join(dataDir, 'run.json'), 'utf8')));
       const inspected = inspector(node, env);
       try {

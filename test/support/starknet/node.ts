@@ -9,6 +9,7 @@ import {
 } from '../../../infra/embedded/starknet/node.ts';
 import type { TrueMalformed, TrueTransfer } from '../../../infra/embedded/starknet/render.ts';
 import { createRpc, type RunCall } from '../../../infra/embedded/starknet/rpc.ts';
+import { serveSubscriptions } from '../../../infra/embedded/starknet/subscriptions.ts';
 import { createControlListener, describe, runCommand } from './control.ts';
 import type { Clock, Command, ControlOptions } from './control.ts';
 import { createFaults, createFaultyListener, type Faults } from './faults.ts';
@@ -84,6 +85,7 @@ export async function createSimulatedNode(options: NodeOptions = {}): Promise<Si
     const isControl = options.control === true && request.url?.startsWith('/control') === true;
     (isControl ? answerControl : answerRpc)(request, response);
   }, options.port);
+  const subscriptions = chain === null ? null : serveSubscriptions(server.server, { chain, ledger });
   if (options.manual !== true) clock?.resume();
   const closing = new AbortController();
   const warmed = chain?.balances.warm(chain.fork(), chain.l1(), closing.signal);
@@ -104,6 +106,7 @@ export async function createSimulatedNode(options: NodeOptions = {}): Promise<Si
       clock?.pause();
       closing.abort();
       await warmed;
+      subscriptions?.close();
       await server.close();
       await prepared?.close();
     },

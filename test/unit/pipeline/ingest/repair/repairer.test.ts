@@ -31,6 +31,7 @@ async function createTestRepairer({
   const never = () => Promise.reject(new Error('unexpected call'));
   const deps: IngestDeps = {
     store,
+    subscribeToHeads: null,
     clock,
     log,
     metrics: createIngestMetrics(new Registry()),

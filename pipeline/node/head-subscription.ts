@@ -1,0 +1,97 @@
+import type { Logger } from '../../infra/log.ts';
+import { backoffMs } from '../../infra/retry.ts';
+
+/** A node that does not answer, or says no, is asked again at this pace. */
+const RETRY = { baseMs: 500, maxMs: 60_000 };
+const CONFIRM_MS = 10_000;
+/** `starknet_subscriptionReorg` comes on any subscription. */
+const ANNOUNCEMENTS = new Set(['starknet_subscriptionNewHeads', 'starknet_subscriptionReorg']);
+
+export interface HeadSubscription {
+  /** Whether the node has confirmed the subscription. */
+  isLive(): boolean;
+  /** Subscribes again: the node did not announce a head that it has. */
+  restart(): void;
+  close(): void;
+}
+
+/** Calls back when the node says that its head has changed, and when a subscription is confirmed. */
+export type SubscribeToHeads = (onChange: () => void) => HeadSubscription;
+
+/**
+ * Subscribes to a node's heads over its WebSocket (`starknet_subscribeNewHeads`, JSON-RPC 0.8 and later), again and again
+ * until closed. An announcement is a wake-up call and never data: its content is not read, and nodes miss some.
+ */
+export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
+  return (onChange) => {
+    let socket: WebSocket | null = null;
+    let timer: NodeJS.Timeout | undefined;
+    let isLive = false;
+    let failures = 0;
+
+    const connect = (): void => {
+      const opened = new WebSocket(url);
+      socket = opened;
+      const lost = (why: string): void => {
+        if (socket !== opened) return;
+        socket = null;
+        opened.close();
+        clearTimeout(timer);
+        if (isLive || failures === 0) log.warn({ why }, 'the node announces no heads; its head is polled');
+        isLive = false;
+        failures += 1;
+        timer = setTimeout(connect, backoffMs(failures, RETRY, Math.random()));
+      };
+      timer = setTimeout(() => lost(`no answer within ${CONFIRM_MS} ms`), CONFIRM_MS);
+      opened.addEventListener('open', () => opened.send(JSON.stringify(SUBSCRIBE)));
+      opened.addEventListener('error', () => lost('connection failed'));
+      opened.addEventListener('close', () => lost('connection closed'));
+      opened.addEventListener('message', ({ data }) => {
+        if (socket !== opened) return;
+        const kind = kindOf(data);
+        if (kind === 'refusal') return lost('subscription refused');
+        if (kind === 'confirmation') {
+          clearTimeout(timer);
+          isLive = true;
+          failures = 0;
+          log.info('the node announces its heads');
+        }
+        if (kind !== 'other') onChange();
+      });
+    };
+    const disconnect = (): void => {
+      clearTimeout(timer);
+      const old = socket;
+      socket = null;
+      isLive = false;
+      old?.close();
+    };
+    connect();
+    return {
+      isLive: () => isLive,
+      restart() {
+        disconnect();
+        connect();
+      },
+      close: disconnect,
+    };
+  };
+}
+
+const SUBSCRIBE = { jsonrpc: '2.0', id: 1, method: 'starknet_subscribeNewHeads', params: {} };
+
+function kindOf(data: unknown): 'confirmation' | 'refusal' | 'announcement' | 'other' {
+  const message = parsed(data);
+  if (typeof message !== 'object' || message === null) return 'other';
+  if ('method' in message) return ANNOUNCEMENTS.has(String(message.method)) ? 'announcement' : 'other';
+  if (!('id' in message) || message.id !== SUBSCRIBE.id) return 'refusal';
+  return 'result' in message ? 'confirmation' : 'refusal';
+}
+
+function parsed(data: unknown): unknown {
+  try {
+    return JSON.parse(String(data));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,142 @@
+import { Registry } from 'prom-client';
+import { describe, expect, test } from 'vitest';
+
+import { createHeads } from '../../../../pipeline/ingest/heads.ts';
+import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
+import type { IngestSettings } from '../../../../pipeline/ingest/ports.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+
+const HEAD_POLL_MS = 250;
+const SHORTEST = HEAD_POLL_MS / 5;
+const SUBSCRIBED = 1000;
+
+/** The heads of a node on a clock of its own: a wait takes no time, but moves the clock. */
+function world({ subscribed }: { subscribed: boolean }) {
+  let now = 1_700_000_000_000;
+  let duringSleep = (): void => undefined;
+  const node = { announce: (): void => undefined, isLive: true, restarts: 0, closed: false };
+  const heads = createHeads({
+    publisher: { publish: async () => [] },
+    metrics: createIngestMetrics(new Registry()),
+    settings: { headPollMs: HEAD_POLL_MS } as IngestSettings,
+    clock: {
+      now: () => now,
+      random: () => 0,
+      turn: async () => undefined,
+      async sleep(ms, signal) {
+        const action = duringSleep;
+        duringSleep = () => undefined;
+        if (signal?.aborted !== true) action();
+        if (signal?.aborted !== true) now += ms;
+      },
+    },
+    subscribeToHeads: !subscribed
+      ? null
+      : (onChange) => {
+          node.announce = onChange;
+          return {
+            isLive: () => node.isLive,
+            restart: () => void (node.restarts += 1),
+            close: () => void (node.closed = true),
+          };
+        },
+  });
+  let height = 0;
+  return {
+    node,
+    heads,
+    /** The node answers a poll with the same head, or the next one. */
+    poll: ({ rises = false } = {}): void => {
+      height += rises ? 1 : 0;
+      heads.observe({ height, hash: toFelt(BigInt(height + 1)) });
+    },
+    pass: (ms: number): void => void (now += ms),
+    /** Waits, and returns for how long. */
+    wait: async (during = (): void => undefined): Promise<number> => {
+      const began = now;
+      duringSleep = during;
+      await heads.wait(new AbortController().signal);
+      return now - began;
+    },
+  };
+}
+
+describe('the head of a node that announces it', () => {
+  test('is polled once a second, and at once after an announcement', async () => {
+    const { node, poll, wait } = world({ subscribed: true });
+    poll();
+    expect(await wait()).toBe(SUBSCRIBED);
+    poll();
+    expect(await wait(node.announce)).toBe(0);
+    poll({ rises: true });
+    expect(await wait()).toBe(SUBSCRIBED);
+  });
+
+  test('is polled at once if it was announced before the wait', async () => {
+    const { node, poll, wait } = world({ subscribed: true });
+    poll();
+    node.announce();
+    expect(await wait()).toBe(0);
+  });
+
+  test('is polled often, and not without a pause, while it is announced and not there', async () => {
+    const { node, poll, wait } = world({ subscribed: true });
+    poll();
+    expect(await wait(node.announce)).toBe(0);
+    const waits = [];
+    for (let round = 0; round < 5; round += 1) {
+      poll();
+      waits.push(await wait(node.announce));
+    }
+    expect(waits).toEqual([SHORTEST, SHORTEST, SHORTEST, SHORTEST, SHORTEST]);
+    poll({ rises: true });
+    expect(await wait(node.announce)).toBe(0);
+  });
+
+  test('is waited for no longer than a second after an announcement', async () => {
+    const { node, poll, wait, pass } = world({ subscribed: true });
+    poll();
+    node.announce();
+    expect(await wait()).toBe(0);
+    poll();
+    pass(SUBSCRIBED);
+    expect(await wait()).toBe(SUBSCRIBED);
+  });
+
+  test('is polled as without announcements when one is missing, and the node is asked for them again', async () => {
+    const { node, poll, wait, pass } = world({ subscribed: true });
+    poll();
+    poll({ rises: true });
+    expect(await wait()).toBe(HEAD_POLL_MS);
+    expect(node.restarts).toBe(0);
+    pass(SUBSCRIBED);
+    await wait();
+    expect(node.restarts).toBe(1);
+  });
+
+  test('may be announced a little later than it was found', async () => {
+    const { node, poll, wait, pass } = world({ subscribed: true });
+    poll();
+    poll({ rises: true });
+    node.announce();
+    pass(2 * SUBSCRIBED);
+    expect(await wait()).toBe(SUBSCRIBED);
+    expect(node.restarts).toBe(0);
+  });
+
+  test.each([
+    ['there is no subscription', { subscribed: false }, true],
+    ['the subscription is not confirmed', { subscribed: true }, false],
+  ])('is polled at the set interval where %s', async (_where, options, isLive) => {
+    const { node, poll, wait } = world(options);
+    node.isLive = isLive;
+    poll();
+    expect(await wait()).toBe(HEAD_POLL_MS);
+  });
+
+  test('is no longer listened for once closed', () => {
+    const { node, heads } = world({ subscribed: true });
+    heads.close();
+    expect(node.closed).toBe(true);
+  });
+});
