@@ -739,7 +739,7 @@ export type Verification = {
         to: number | null;
     };
     /**
-     * The last `tds verify` that was conclusive: the heights it compared, and the differences that remained
+     * The last `tds verify` of the whole index, or of the most heights, that was conclusive: what it compared, and the differences that remained
      */
     last_verify: {
         at: string;

@@ -64,12 +64,13 @@ const verifyRow = z.object({
   differences: z.number(),
 });
 
+/** A run over the whole index has the most heights, and a later one has more. */
 async function readLastVerify(db: Sql): Promise<Part<'last_verify'>> {
   const [row] = await sqlRows(
     db,
     verifyRow,
     `SELECT finished_at AS at, from_height AS "from", to_height AS "to", differences FROM tds.verify_runs
-     WHERE outcome != 'inconclusive' ORDER BY id DESC LIMIT 1`,
+     WHERE outcome != 'inconclusive' ORDER BY to_height - from_height DESC NULLS LAST, id DESC LIMIT 1`,
     [],
   );
   return row === undefined ? null : { ...row, at: row.at.toISOString() };

@@ -159,13 +159,15 @@ test('the balance changes of the ERC-20 tokens sum to zero', async () => {
   }
 });
 
-test('shows the last verification and the last rebuild', async () => {
+test('shows the last verification of the most heights and the last rebuild', async () => {
   await world.api.pool.query(
     `INSERT INTO tds.chunks (name, range_start, cursor, final_height, holder, lease_until)
      VALUES ('live', 0, 7, -1, 'writer', now() + interval '1 hour')`,
   );
   const verified = await tds(world.api.env, 'verify', '--from', '1', '--to', '5');
   expect(verified.code, verified.stderr).toBe(0);
+  const smaller = await tds(world.api.env, 'verify', '--from', '2', '--to', '3');
+  expect(smaller.code, smaller.stderr).toBe(0);
   const rebuilt = await tds(world.api.env, 'rebuild', 'tx-index');
   expect(rebuilt.code, rebuilt.stderr).toBe(0);
   await soon(async () => {
