@@ -375,8 +375,6 @@ CREATE TABLE tds.chain (
   singleton boolean DEFAULT true NOT NULL,
   chain_id text NOT NULL,
   announced jsonb,
-  commitments_hold boolean DEFAULT false NOT NULL,
-  hashed_versions text[] DEFAULT '{}'::text[] NOT NULL,
   CONSTRAINT chain_pkey PRIMARY KEY (singleton),
   CONSTRAINT chain_singleton_check CHECK (singleton)
 );
@@ -437,6 +435,17 @@ CREATE TABLE tds.chunks (
   CONSTRAINT chunks_pkey PRIMARY KEY (name),
   CONSTRAINT chunks_range_start_check CHECK ((range_start >= 0)),
   CONSTRAINT chunks_status_check CHECK ((status = ANY (ARRAY['open'::text, 'finished'::text])))
+);
+
+CREATE TABLE tds.commitment_checks (
+  commitment text NOT NULL,
+  starknet_version text NOT NULL,
+  outcome text NOT NULL,
+  blocks bigint NOT NULL,
+  from_height bigint,
+  to_height bigint,
+  last_at timestamp with time zone DEFAULT now() NOT NULL,
+  CONSTRAINT commitment_checks_pkey PRIMARY KEY (commitment, starknet_version, outcome)
 );
 
 CREATE TABLE tds.conservation (
