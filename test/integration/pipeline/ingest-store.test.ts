@@ -8,7 +8,6 @@ import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
-import { toFelt } from '../../../schemas/felt.ts';
 import { makeBlock } from '../../support/chain-messages.ts';
 import { isolated } from '../../support/isolation.ts';
 
