@@ -375,6 +375,8 @@ CREATE TABLE tds.chain (
   singleton boolean DEFAULT true NOT NULL,
   chain_id text NOT NULL,
   announced jsonb,
+  commitments_hold boolean DEFAULT false NOT NULL,
+  hashed_versions text[] DEFAULT '{}'::text[] NOT NULL,
   CONSTRAINT chain_pkey PRIMARY KEY (singleton),
   CONSTRAINT chain_singleton_check CHECK (singleton)
 );

@@ -16,4 +16,4 @@ INSERT INTO tds.commitment_checks (commitment, starknet_version, outcome, blocks
   SELECT 'block_hash', version, 'verified', 0 FROM tds.chain, unnest(hashed_versions) AS version
   -- The version was not kept; 0.13.2 introduced what held.
   UNION ALL SELECT 'events', '0.13.2', 'verified', 0 FROM tds.chain WHERE commitments_hold;
-ALTER TABLE tds.chain DROP COLUMN commitments_hold, DROP COLUMN hashed_versions;
+-- The columns stay for processes of the previous release, which run until they are replaced.
