@@ -256,7 +256,13 @@ export const settings = {
     'VERIFY_EVENTS',
     z.enum(VERIFY_EVENTS, `must be one of ${VERIFY_EVENTS.join(', ')}`),
     'sample',
-    'blocks whose event commitment is compared: sample, all, head, refuse, record or off (docs/operations.md)',
+    'blocks whose commitments are compared: sample, all, head, refuse, record or off (docs/operations.md)',
+  ),
+  verifyIncomplete: setting(
+    'VERIFY_INCOMPLETE',
+    z.enum(['refuse', 'accept'], 'must be refuse or accept'),
+    'accept',
+    'blocks that lack what others of their Starknet version are compared with: refuse or accept (docs/operations.md)',
   ),
   headPollMs: setting(
     'HEAD_POLL_MS',

@@ -27,7 +27,9 @@ export const errorCodes = {
   FEED_ANSWER_INVALID: 'an answer of a price feed or token list has an unexpected shape',
   BLOCK_INCOMPLETE: 'a block body does not match the counts in its header',
   BLOCK_MISMATCHED:
-    'the events of a block do not match the commitment in its header, or the header does not have its hash',
+    'a block does not match the commitments in its header, or the header does not have its hash; refused and fetched again',
+  BLOCK_UNVERIFIABLE:
+    'the node does not give what a block is compared with, though it did for others; refused and fetched again',
   NODE_INCONSISTENT: 'two answers of the node contradict each other, or the node is behind; retried',
   CHAIN_MISMATCH: 'the node serves another chain than the indexed one',
   REORG_BELOW_L1: 'the node replaced a block that it had reported as accepted on L1; the chunk is stopped',

@@ -2,7 +2,8 @@ import { setImmediate } from 'node:timers/promises';
 
 import type { BlockEvents } from '../../projections/block-events/queries.ts';
 import { hashEvents } from '../../schemas/commitment/events.ts';
-import type { EventTree, HashedTransaction } from '../../schemas/commitment/events.ts';
+import type { HashedTransaction } from '../../schemas/commitment/events.ts';
+import type { Tree } from '../../schemas/commitment/tree.ts';
 
 /** Longest work between two turns of the event loop: an event takes some 60 µs, and a block has up to thousands. */
 const SLICE_MS = 5;
@@ -15,21 +16,21 @@ export interface EventTrees {
     block: Pick<BlockEvents, 'hash' | 'version'>,
     transactions: readonly HashedTransaction[],
     signal: AbortSignal,
-  ): Promise<EventTree>;
+  ): Promise<Tree>;
 }
 
 /** Hashes the events of blocks without holding up other requests, and keeps the last trees. */
 export function createEventTrees({ maxEvents = MAX_EVENTS } = {}): EventTrees {
   // In the order of their last use.
-  const kept = new Map<string, EventTree>();
-  const keep = (key: string, tree: EventTree): void => {
+  const kept = new Map<string, Tree>();
+  const keep = (key: string, tree: Tree): void => {
     kept.delete(key);
     kept.set(key, tree);
-    let events = [...kept.values()].reduce((sum, one) => sum + one.events, 0);
+    let events = [...kept.values()].reduce((sum, one) => sum + one.leaves, 0);
     for (const [oldest, one] of kept) {
       if (events <= maxEvents) break;
       kept.delete(oldest);
-      events -= one.events;
+      events -= one.leaves;
     }
   };
   return {
@@ -42,7 +43,7 @@ export function createEventTrees({ maxEvents = MAX_EVENTS } = {}): EventTrees {
   };
 }
 
-async function build(transactions: readonly HashedTransaction[], signal: AbortSignal): Promise<EventTree> {
+async function build(transactions: readonly HashedTransaction[], signal: AbortSignal): Promise<Tree> {
   const work = hashEvents(transactions);
   let sliceEnd = performance.now() + SLICE_MS;
   for (;;) {

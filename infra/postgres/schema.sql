@@ -439,6 +439,17 @@ CREATE TABLE tds.chunks (
   CONSTRAINT chunks_status_check CHECK ((status = ANY (ARRAY['open'::text, 'finished'::text])))
 );
 
+CREATE TABLE tds.commitment_checks (
+  commitment text NOT NULL,
+  starknet_version text NOT NULL,
+  outcome text NOT NULL,
+  blocks bigint NOT NULL,
+  from_height bigint,
+  to_height bigint,
+  last_at timestamp with time zone DEFAULT now() NOT NULL,
+  CONSTRAINT commitment_checks_pkey PRIMARY KEY (commitment, starknet_version, outcome)
+);
+
 CREATE TABLE tds.conservation (
   singleton boolean DEFAULT true NOT NULL,
   checked_at timestamp with time zone DEFAULT now() NOT NULL,

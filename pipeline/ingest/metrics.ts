@@ -11,15 +11,10 @@ export function createIngestMetrics(registry: Registry) {
     reverted: counter('tds_ingest_reverted_blocks_total', 'Blocks published as reverted', ['chunk']),
     repaired: counter('tds_ingest_repaired_blocks_total', 'Blocks reverted and published again by a repair'),
     quarantined: counter('tds_ingest_quarantined_events_total', 'Malformed token events quarantined'),
-    eventChecks: counter(
-      'tds_ingest_event_checks_total',
-      'Fetched blocks by the comparison of their events with the commitment in the header',
-      ['outcome'],
-    ),
-    hashChecks: counter(
-      'tds_ingest_hash_checks_total',
-      'Fetched blocks by the comparison of their hash with that of the header',
-      ['outcome'],
+    commitmentChecks: counter(
+      'tds_ingest_commitment_checks_total',
+      'Fetched blocks by the comparison with their hash and the commitments in their header',
+      ['commitment', 'outcome'],
     ),
     failures: counter('tds_ingest_failures_total', 'Failed steps of a chunk writer', ['chunk', 'code']),
     cursor: gauge('tds_ingest_cursor', 'Next height to index in a chunk', ['chunk']),

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import type { L1Message, TransactionDetails } from '../../schemas/commitment/transactions.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -42,7 +43,8 @@ export function parseBlockWithReceipts(result: unknown, bytes: number): FetchedB
   checkCount(body.height, 'transactions', body.transaction_count, transactions.length);
   checkCount(body.height, 'events', body.event_count, events);
   const eventCommitment = optional(block, 'event_commitment', felt);
-  return { body, status: header.status, eventCommitment, bytes };
+  const details = (): TransactionDetails[] => items.map((item, index) => parseDetails(item, index));
+  return { body, status: header.status, eventCommitment, details, bytes };
 }
 
 /** Parses the header of any block answer, and ignores its transactions. */
@@ -141,6 +143,35 @@ function parseTransaction(value: unknown, index: number): BlockTransaction {
     fee_unit: unit,
     execution_status: executionStatus(receipt['execution_status'], at),
     events: events.map((event, position) => parseEvent(event, `${at}.events[${position}]`)),
+  };
+}
+
+/** Types whose transactions have no signature. */
+const UNSIGNED: readonly unknown[] = ['L1_HANDLER', 'DEPLOY'];
+
+function parseDetails(value: unknown, index: number): TransactionDetails {
+  const at = `transactions[${index}]`;
+  const pair = fields(value, at);
+  const transaction = fields(pair['transaction'], `${at}.transaction`);
+  const receipt = fields(pair['receipt'], `${at}.receipt`);
+  const resources = optional(receipt, 'execution_resources', fields) ?? {};
+  return {
+    signature: UNSIGNED.includes(transaction['type']) ? [] : optional(transaction, 'signature', felts),
+    messages: optional(receipt, 'messages_sent', (messages, name) =>
+      list(messages, name).map((message) => parseMessage(message, `${at}.${name}`)),
+    ),
+    revertReason: optional(receipt, 'revert_reason', text),
+    l1Gas: count(resources['l1_gas'], `${at}.l1_gas`),
+    l1DataGas: count(resources['l1_data_gas'], `${at}.l1_data_gas`),
+  };
+}
+
+function parseMessage(value: unknown, at: string): L1Message {
+  const message = fields(value, at);
+  return {
+    from_address: felt(message['from_address'], at),
+    to_address: felt(message['to_address'], at),
+    payload: felts(message['payload'], at),
   };
 }
 

@@ -1,3 +1,4 @@
+import type { TransactionDetails } from '../../schemas/commitment/transactions.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 
@@ -26,6 +27,11 @@ export interface FetchedBlock {
   readonly status: BlockStatus;
   /** The root of its events in the header, not compared with the body; null before specification 0.10. */
   readonly eventCommitment: Felt | null;
+  /**
+   * What the block commits to of its transactions and the log leaves out, read from the answer when asked for: it keeps the
+   * answer in memory. Absent once it was compared.
+   */
+  readonly details?: () => readonly TransactionDetails[];
   /** Size of the answer on the wire, which bounds prefetching. */
   readonly bytes: number;
 }

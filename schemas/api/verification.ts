@@ -27,6 +27,25 @@ export const publicVerificationAnswer = z
         })
         .meta({ description: 'How many blocks are unverifiable for each reason' }),
     }),
+    commitments: z
+      .array(
+        z.object({
+          commitment: z.enum(['block_hash', 'events', 'receipts', 'transactions']),
+          starknet_version: z.string(),
+          outcome: z.enum(['verified', 'mismatched', 'incomplete', 'refused']).meta({
+            description:
+              'incomplete: the node did not give what is compared; refused: not indexed, and fetched again',
+          }),
+          blocks: count.meta({ description: 'Fetched blocks, each as often as it was compared' }),
+          from: count.nullable().meta({ description: 'The lowest of their heights; null: not known' }),
+          to: count.nullable(),
+          at: isoTimestamp.meta({ description: 'When the last of them was counted' }),
+        }),
+      )
+      .meta({
+        description:
+          'Blocks from Starknet 0.13.2 on by the comparison of their hash, and of their transactions (hash and signature), events and receipts (fee, messages, revert reason, L1 gas) with the commitments in their header. The state diff is not recomputed: the hash binds its commitment alone. At most 1000',
+      }),
     conservation: z
       .object({
         tokens: count.meta({ description: 'ERC-20 tokens whose balance changes were summed' }),
@@ -46,6 +65,26 @@ export const publicVerificationAnswer = z
       .meta({
         description:
           'The balance changes of a token over all accounts, the zero address included, sum to zero. Computed every minute; for a large index, at most 2 % of the time',
+      }),
+    prices: z
+      .object({
+        tokens: count.meta({ description: 'Tokens whose last reading from the price feed gave an answer' }),
+        refused: z
+          .array(
+            z.object({
+              reason: z
+                .string()
+                .meta({ description: 'As `jump`: too far from the last price, not confirmed yet' }),
+              tokens: count,
+            }),
+          )
+          .meta({ description: 'How many of these readings were not published, by reason' }),
+        from: isoTimestamp.nullable().meta({ description: 'The earliest of these readings; null: none' }),
+        to: isoTimestamp.nullable(),
+      })
+      .meta({
+        description:
+          'Whether prices are plausible, of the last reading of each token: an implausible one is not published',
       }),
     last_verify: z
       .object({ at: isoTimestamp, from: count.nullable(), to: count.nullable(), differences: count })
@@ -81,7 +120,24 @@ export const publicVerificationAnswer = z
         unverifiable: 889_500,
         reasons: { old_version: 640_000, no_commitment: 0, mismatched: 0, not_checked: 249_500 },
       },
+      commitments: [
+        {
+          commitment: 'receipts',
+          starknet_version: '0.14.1',
+          outcome: 'verified',
+          blocks: 310_500,
+          from: 640_000,
+          to: 1_199_999,
+          at: '2026-01-02T03:04:01.000Z',
+        },
+      ],
       conservation: { tokens: 5321, nonzero: [], at: '2026-01-02T03:04:00.000Z', to: 1_199_998 },
+      prices: {
+        tokens: 412,
+        refused: [{ reason: 'jump', tokens: 2 }],
+        from: '2026-01-02T03:00:00.000Z',
+        to: '2026-01-02T03:04:03.000Z',
+      },
       last_verify: { at: '2026-01-01T00:10:12.345Z', from: 0, to: 1_190_000, differences: 0 },
       last_rebuild: {
         projection: 'transfers',

@@ -42,9 +42,22 @@ export function independentCommitment(transactions: readonly EmittingTransaction
   const events = transactions.flatMap((transaction) =>
     transaction.events.map((event) => ({ transaction, event })),
   );
-  const leaves = events.map(({ transaction, event: { from_address, keys, data } }, index) => {
-    const parts = [from_address, transaction.hash, keys.length, ...keys, data.length, ...data];
-    return [BigInt(index), hash.computePoseidonHashOnElements(parts)] as const;
-  });
-  return BigInt(genericRoot(new Map(leaves), 64));
+  return independentRoot(
+    events.map(({ transaction, event: { from_address, keys, data } }) => [
+      from_address,
+      transaction.hash,
+      keys.length,
+      ...keys,
+      data.length,
+      ...data,
+    ]),
+  );
+}
+
+/** The root over leaves, each the hash of felts, by starknet.js and a tree over any keys. */
+export function independentRoot(leaves: readonly (string | number | bigint)[][]): bigint {
+  const hashes = leaves.map(
+    (parts, index) => [BigInt(index), hash.computePoseidonHashOnElements(parts)] as const,
+  );
+  return BigInt(genericRoot(new Map(hashes), 64));
 }

@@ -9,10 +9,10 @@ import { createMetrics } from '../../infra/metrics.ts';
 import { createPool } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { migrate } from '../../infra/postgres/migrate.ts';
-import { createKnownCommitments, withEventChecks } from '../../pipeline/ingest/event-checks.ts';
+import { withBlockChecks } from '../../pipeline/ingest/block-checks.ts';
+import { createCommitmentChecks, createCommitmentStore } from '../../pipeline/ingest/commitments.ts';
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import type { Ingester } from '../../pipeline/ingest/ingest.ts';
-import { createHashedVersions, withHashChecks } from '../../pipeline/ingest/hash-checks.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import type { IngestDeps, IngestSettings } from '../../pipeline/ingest/ports.ts';
 import { createStandards } from '../../pipeline/ingest/contracts/standards.ts';
@@ -76,20 +76,10 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       });
       const publisher = kafka.publisher();
       const metrics = createIngestMetrics(registry);
+      const store = createCommitmentStore(pool);
+      const checks = createCommitmentChecks({ store, metrics, clock: systemClock, log });
       const deps: IngestDeps = {
-        node: withEventChecks({
-          node: withHashChecks({
-            node: client,
-            versions: createHashedVersions(pool),
-            mode: 'all',
-            metrics,
-            log,
-          }),
-          commitments: createKnownCommitments(pool),
-          mode: 'all',
-          metrics,
-          log,
-        }),
+        node: withBlockChecks({ node: client, checks, mode: 'all', incomplete: 'refuse', log }),
         subscribeToHeads: null,
         store: createIngestStore(pool),
         publisher,
@@ -116,6 +106,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       const ingester = startIngester({ ...deps, ...replace?.(deps) });
       const stop = async (): Promise<void> => {
         await ingester.stop();
+        await checks.flush();
         await publisher.close();
         await client.close();
       };

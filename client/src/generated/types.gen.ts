@@ -712,6 +712,30 @@ export type Verification = {
         };
     };
     /**
+     * Blocks from Starknet 0.13.2 on by the comparison of their hash, and of their transactions (hash and signature), events and receipts (fee, messages, revert reason, L1 gas) with the commitments in their header. The state diff is not recomputed: the hash binds its commitment alone. At most 1000
+     */
+    commitments: Array<{
+        commitment: 'block_hash' | 'events' | 'receipts' | 'transactions';
+        starknet_version: string;
+        /**
+         * incomplete: the node did not give what is compared; refused: not indexed, and fetched again
+         */
+        outcome: 'verified' | 'mismatched' | 'incomplete' | 'refused';
+        /**
+         * Fetched blocks, each as often as it was compared
+         */
+        blocks: number;
+        /**
+         * The lowest of their heights; null: not known
+         */
+        from: number | null;
+        to: number | null;
+        /**
+         * When the last of them was counted
+         */
+        at: string;
+    }>;
+    /**
      * The balance changes of a token over all accounts, the zero address included, sum to zero. Computed every minute; for a large index, at most 2 % of the time
      */
     conservation: {
@@ -737,6 +761,30 @@ export type Verification = {
          * Up to which height
          */
         to: number | null;
+    };
+    /**
+     * Whether prices are plausible, of the last reading of each token: an implausible one is not published
+     */
+    prices: {
+        /**
+         * Tokens whose last reading from the price feed gave an answer
+         */
+        tokens: number;
+        /**
+         * How many of these readings were not published, by reason
+         */
+        refused: Array<{
+            /**
+             * As `jump`: too far from the last price, not confirmed yet
+             */
+            reason: string;
+            tokens: number;
+        }>;
+        /**
+         * The earliest of these readings; null: none
+         */
+        from: string | null;
+        to: string | null;
     };
     /**
      * The last `tds verify` of the whole index, or of the most heights, that was conclusive: what it compared, and the differences that remained

@@ -30,7 +30,9 @@ export function PublicVerification(): JSX.Element {
         {(found) => (
           <>
             <Heights of={found.heights} />
+            <Commitments of={found.commitments} />
             <Conservation of={found.conservation} />
+            <Prices of={found.prices} />
             <Runs of={found} />
           </>
         )}
@@ -75,6 +77,56 @@ function Heights({ of }: { readonly of: Verification['heights'] }): JSX.Element 
             ]}
           />
         </>
+      )}
+    </Panel>
+  );
+}
+
+function Commitments({ of }: { readonly of: Verification['commitments'] }): JSX.Element {
+  return (
+    <Panel title="Blocks compared when fetched">
+      {of.length === 0 ? (
+        <p class="quiet empty">No block was compared yet.</p>
+      ) : (
+        <Table
+          caption="Blocks by commitment and outcome"
+          rows={of}
+          keyOf={({ commitment, starknet_version: version, outcome }) =>
+            `${commitment} ${version} ${outcome}`
+          }
+          columns={[
+            { title: 'Commitment', cell: ({ commitment }) => commitment.replace('_', ' ') },
+            { title: 'Starknet', cell: ({ starknet_version: version }) => version },
+            { title: 'Outcome', cell: ({ outcome }) => outcome },
+            { title: 'Blocks', isNumber: true, cell: ({ blocks }) => countText(blocks) },
+            {
+              title: 'Heights',
+              cell: ({ from, to }) =>
+                from === null || to === null ? '' : `${countText(from)} to ${countText(to)}`,
+            },
+            { title: 'Last', cell: ({ at }) => <Time at={at} /> },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function Prices({ of }: { readonly of: Verification['prices'] }): JSX.Element {
+  const { tokens, refused, to } = of;
+  return (
+    <Panel title="Prices">
+      {to === null ? (
+        <p class="quiet empty">No price was read yet.</p>
+      ) : (
+        <p>
+          Of the last readings of {countText(tokens)} tokens,{' '}
+          {refused.length === 0
+            ? 'none was'
+            : refused.map(({ reason, tokens: count }) => `${countText(count)} (${reason})`).join(', ') +
+              ' were'}{' '}
+          refused. <Time at={to} />
+        </p>
       )}
     </Panel>
   );

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { priceStates } from '../../../pipeline/observe/prices/store.ts';
 import { checkedHeights } from '../../../projections/indexed-blocks/queries.ts';
 import { quarantinedEvents } from '../../../projections/quarantine/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';
@@ -17,13 +18,16 @@ export async function readPublicVerification({
   clickhouse,
 }: Pick<OperatorStores, 'pool' | 'clickhouse'>): Promise<PublicVerificationAnswer> {
   const served = await servedBuilds(pool);
-  const [checked, conservation, lastVerify, lastRebuild, quarantined] = await Promise.all([
-    checkedHeights(clickhouse, served),
-    readConservation(pool),
-    readLastVerify(pool),
-    readLastRebuild(pool),
-    quarantinedEvents(pool, served.schema('quarantine')),
-  ]);
+  const [checked, commitments, conservation, prices, lastVerify, lastRebuild, quarantined] =
+    await Promise.all([
+      checkedHeights(clickhouse, served),
+      readCommitments(pool),
+      readConservation(pool),
+      readPrices(pool),
+      readLastVerify(pool),
+      readLastRebuild(pool),
+      quarantinedEvents(pool, served.schema('quarantine')),
+    ]);
   const { first, last, blocks, verified, ...reasons } = checked;
   const unverifiable = blocks - verified;
   const { old_version, no_commitment, mismatched } = reasons;
@@ -35,12 +39,24 @@ export async function readPublicVerification({
       unverifiable,
       reasons: { ...reasons, not_checked: unverifiable - old_version - no_commitment - mismatched },
     },
+    commitments,
     conservation,
+    prices,
     last_verify: lastVerify,
     last_rebuild: lastRebuild,
     quarantined,
     updated_at: new Date().toISOString(),
   };
+}
+
+const commitmentRow = publicVerificationAnswer.shape.commitments.element.extend({
+  at: z.date().transform((at) => at.toISOString()),
+});
+
+async function readCommitments(db: Sql): Promise<Part<'commitments'>> {
+  const sql = `SELECT commitment, starknet_version, outcome, blocks, from_height AS "from", to_height AS "to", last_at AS at
+    FROM tds.commitment_checks WHERE blocks > 0 ORDER BY commitment, starknet_version, outcome LIMIT 1000`;
+  return await sqlRows(db, commitmentRow, sql, []);
 }
 
 const conservationRow = z.object({
@@ -55,6 +71,24 @@ async function readConservation(db: Sql): Promise<Part<'conservation'>> {
   const [row] = await sqlRows(db, conservationRow, sql, []);
   if (row === undefined) return { tokens: 0, nonzero: [], at: null, to: null };
   return { ...row, at: row.at.toISOString() };
+}
+
+async function readPrices(db: Sql): Promise<Part<'prices'>> {
+  const rows = await priceStates(db);
+  const at = (times: readonly number[], pick: (...all: number[]) => number): string | null =>
+    times.length === 0 ? null : new Date(pick(...times)).toISOString();
+  return {
+    tokens: rows.reduce((sum, { tokens }) => sum + tokens, 0),
+    refused: rows.flatMap(({ refusal, tokens }) => (refusal === null ? [] : [{ reason: refusal, tokens }])),
+    from: at(
+      rows.map(({ from }) => from),
+      Math.min,
+    ),
+    to: at(
+      rows.map(({ to }) => to),
+      Math.max,
+    ),
+  };
 }
 
 const verifyRow = z.object({

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { createKnownCommitments, withEventChecks } from '../../../pipeline/ingest/event-checks.ts';
-import { createHashedVersions, withHashChecks } from '../../../pipeline/ingest/hash-checks.ts';
+import { withBlockChecks } from '../../../pipeline/ingest/block-checks.ts';
+import { createCommitmentChecks, createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
 import { startIngester } from '../../../pipeline/ingest/ingest.ts';
 import { headSubscriptions } from '../../../pipeline/node/head-subscription.ts';
 import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';
@@ -26,19 +26,20 @@ export const start: StartRole = async (context) => {
   // A publisher connects with its first message: a wrong log-in is reported now.
   await kafka.topicId(topics.chainBlocks);
   const ingestMetrics = createIngestMetrics(metrics);
+  const checks = createCommitmentChecks({
+    store: createCommitmentStore(pool),
+    metrics: ingestMetrics,
+    clock: systemClock,
+    log,
+  });
+  releasers.push('commitment checks', () => checks.flush());
   const ingester = startIngester(
     {
-      node: withEventChecks({
-        node: withHashChecks({
-          node,
-          versions: createHashedVersions(pool),
-          mode: config.verifyEvents,
-          metrics: ingestMetrics,
-          log,
-        }),
-        commitments: createKnownCommitments(pool),
+      node: withBlockChecks({
+        node,
+        checks,
         mode: config.verifyEvents,
-        metrics: ingestMetrics,
+        incomplete: config.verifyIncomplete,
         log,
       }),
       subscribeToHeads: config.starknetWsUrl === null ? null : headSubscriptions(config.starknetWsUrl, log),

@@ -239,6 +239,9 @@ const stateRow = z.object({
   tokens: z.number(),
   /** Unix milliseconds. */
   published_at: z.number().nullable(),
+  /** When the first and the last of these readings were, unix milliseconds. */
+  from: z.number(),
+  to: z.number(),
 });
 export type PriceState = z.infer<typeof stateRow>;
 
@@ -247,7 +250,8 @@ export async function priceStates(db: Sql): Promise<PriceState[]> {
   return await sqlRows(
     db,
     stateRow,
-    `SELECT refusal, count(*) AS tokens, max(published_at) AS published_at
+    `SELECT refusal, count(*) AS tokens, max(published_at) AS published_at,
+       min(read_at) AS "from", max(read_at) AS "to"
      FROM tds.price_watch WHERE read_at IS NOT NULL GROUP BY refusal ORDER BY refusal NULLS FIRST`,
   );
 }

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { createLogger } from '../../../infra/log.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
 import { checkConservation, startConservation } from '../../../projections/engine/verify/conservation.ts';
 import type { PublicVerificationAnswer } from '../../../schemas/api/verification.ts';
@@ -80,7 +81,9 @@ test('answers without credentials and before the first block, and may be cached 
       unverifiable: 0,
       reasons: { old_version: 0, no_commitment: 0, mismatched: 0, not_checked: 0 },
     },
+    commitments: [],
     conservation: { tokens: 0, nonzero: [], at: null, to: null },
+    prices: { tokens: 0, refused: [], from: null, to: null },
     last_verify: null,
     last_rebuild: null,
     quarantined: { events: 0, contracts: 0 },
@@ -137,6 +140,50 @@ describe('with blocks of every outcome', () => {
       }),
     );
   });
+});
+
+test('shows what the ingester counted of each commitment, and leaves out what it only knows to hold', async () => {
+  const store = createCommitmentStore(world.api.pool);
+  const count = {
+    commitment: 'receipts',
+    version: '0.14.1',
+    outcome: 'verified',
+    blocks: 3,
+    from: 1,
+    to: 5,
+  } as const;
+  await store.add([count, { ...count, outcome: 'refused', blocks: 1, from: 4, to: 4 }]);
+  await store.add([{ ...count, commitment: 'events', blocks: 0 }]);
+  await soon(async () => {
+    const { commitments } = await ask();
+    expect(commitments).toEqual(
+      [
+        { outcome: 'refused', blocks: 1, from: 4, to: 4 },
+        { outcome: 'verified', blocks: 3, from: 1, to: 5 },
+      ].map((one) => ({
+        commitment: 'receipts',
+        starknet_version: '0.14.1',
+        ...one,
+        at: expect.any(String),
+      })),
+    );
+  });
+});
+
+test('shows which last readings of prices were refused', async () => {
+  await world.api.pool.query(
+    `INSERT INTO tds.price_watch (token, common, read_at, refusal) VALUES
+       ('a', true, 1700000000000, NULL), ('b', true, 1700000005000, 'jump'), ('c', true, 1700000001000, 'jump'),
+       ('d', true, NULL, NULL)`,
+  );
+  await soon(async () =>
+    expect((await ask()).prices).toEqual({
+      tokens: 3,
+      refused: [{ reason: 'jump', tokens: 2 }],
+      from: '2023-11-14T22:13:20.000Z',
+      to: '2023-11-14T22:13:25.000Z',
+    }),
+  );
 });
 
 test('the balance changes of the ERC-20 tokens sum to zero', async () => {

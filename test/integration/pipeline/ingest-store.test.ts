@@ -4,11 +4,10 @@ import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
 import { repairsLeft } from '../../../infra/health/service-health.ts';
-import { createHashedVersions } from '../../../pipeline/ingest/hash-checks.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
-import { toFelt } from '../../../schemas/felt.ts';
 import { makeBlock } from '../../support/chain-messages.ts';
 import { isolated } from '../../support/isolation.ts';
 
@@ -144,10 +143,31 @@ test('repairsLeft counts pending repairs', async () => {
   expect(await repairsLeft(pool)).toEqual({ pending: 3, oldest: new Date('2024-05-01T00:00:00Z') });
 });
 
-test('the versions of which a block had the hash of its header are stored once each', async () => {
-  const versions = createHashedVersions(pool);
-  expect(await versions.all()).toEqual([]);
-  await store.storeChainId(toFelt(1n));
-  for (const version of ['0.14.1', '0.13.4', '0.14.1']) await versions.add(version);
-  expect(await createHashedVersions(pool).all()).toEqual(['0.14.1', '0.13.4']);
+test('counts of comparisons add up, and what was verified is known to hold by version', async () => {
+  const counts = createCommitmentStore(pool);
+  expect(await counts.held('block_hash')).toEqual([]);
+  const count = {
+    commitment: 'block_hash',
+    version: '0.14.1',
+    outcome: 'verified',
+    blocks: 2,
+    from: 5,
+    to: 9,
+  } as const;
+  await counts.add([
+    count,
+    { ...count, version: '0.13.4' },
+    { ...count, version: '0.15.0', outcome: 'mismatched' },
+  ]);
+  await createCommitmentStore(pool).add([
+    { ...count, from: 3, to: 4 },
+    { ...count, commitment: 'receipts' },
+  ]);
+  expect(await counts.held('block_hash')).toEqual(['0.13.4', '0.14.1']);
+  expect(await counts.held('receipts')).toEqual(['0.14.1']);
+  const { rows } = await pool.query(
+    `SELECT blocks, from_height, to_height FROM tds.commitment_checks
+      WHERE commitment = 'block_hash' AND starknet_version = '0.14.1' AND outcome = 'verified'`,
+  );
+  expect(rows.map((row) => Object.values(row).map(Number))).toEqual([[4, 3, 9]]);
 });

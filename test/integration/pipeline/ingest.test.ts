@@ -8,6 +8,7 @@ import { headSubscriptions } from '../../../pipeline/node/head-subscription.ts';
 import type { SubscribeToHeads } from '../../../pipeline/node/head-subscription.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Fault } from '../../support/starknet/faults.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
@@ -269,6 +270,34 @@ test.skipIf(absent !== '')(
       'old_version',
     ]);
     expect(checks[3]).toEqual(['0.14.1', 'verified']);
+  },
+);
+
+test.skipIf(absent !== '')(
+  `${absent}a recorded block with another fee is refused and reported once receipts are known to hold`,
+  async () => {
+    world = await ingestWorld({ recorded: { dir: recorded, rebase: true } });
+    await createCommitmentStore(world.pool).add([
+      { commitment: 'receipts', version: '0.14.1', outcome: 'verified', blocks: 1, from: 0, to: 0 },
+    ]);
+    const chunk = 'backfill-000000000-000000003';
+    const methods = ['starknet_getBlockWithReceipts'];
+    const fault = { kind: 'changed-fee', methods, heights: { from: 3, to: 3 } } as const;
+    world.node.control({ command: 'fault', fault });
+    world.start();
+    await until('the alarm', async () => {
+      const { rows } = await world.pool.query<{ detail: string }>(
+        'SELECT detail FROM tds.alarms WHERE name = $1',
+        [`ingest.failing:${chunk}`],
+      );
+      return rows[0]?.detail.startsWith('BLOCK_MISMATCHED: block 3: its receipts') === true;
+    });
+    expect(await cursorOf(chunk)).toBeLessThanOrEqual(3);
+    expect((await world.read(topics.chainBlocks)).filter(({ block }) => block.height === 3)).toEqual([]);
+
+    world.node.control({ command: 'clearFaults' });
+    await until('backfill', async () => (await cursorOf(chunk)) === 4);
+    expect(await world.read(topics.chainBlocks)).toHaveLength(4);
   },
 );
 

@@ -22,6 +22,7 @@ export const faultSchema = z.object({
     'missing-events', // one event missing, under the full count
     'uncounted-event', // one event missing, and the count lowered
     'changed-event', // another value in one event
+    'changed-fee', // another fee of every transaction
     'swapped-events', // two events of a transaction in the other order
     'missing-transactions', // one transaction missing, under the full count
     'wrong-parent', // a parent hash that no block has
@@ -167,6 +168,7 @@ function spoil(result: unknown, strikes: readonly Strike[]): unknown {
     if (fault.kind === 'wrong-parent') spoilt = { ...spoilt, parent_hash: '0xbad' };
     if (fault.kind === 'missing-transactions')
       spoilt = { ...spoilt, transactions: transactions.slice(0, -1) };
+    if (fault.kind === 'changed-fee') spoilt = { ...spoilt, transactions: transactions.map(withOtherFee) };
     const edit = eventEdits[fault.kind];
     if (edit !== undefined) spoilt = { ...spoilt, transactions: editEvents(transactions, edit) };
     if (fault.kind === 'uncounted-event') spoilt = { ...spoilt, event_count: (spoilt.event_count ?? 0) - 1 };
@@ -177,6 +179,13 @@ function spoil(result: unknown, strikes: readonly Strike[]): unknown {
 const blockLike = z.looseObject({ transactions: z.array(z.unknown()), event_count: z.int().optional() });
 const rawEvent = z.object({ from_address: z.string(), keys: z.array(z.string()), data: z.array(z.string()) });
 const withEvents = z.looseObject({ receipt: z.looseObject({ events: z.array(rawEvent).min(1) }) });
+
+const withReceipt = z.looseObject({ receipt: z.looseObject({}) });
+
+function withOtherFee(transaction: unknown): unknown {
+  const { receipt, ...rest } = withReceipt.parse(transaction);
+  return { ...rest, receipt: { ...receipt, actual_fee: { amount: '0x1234', unit: 'FRI' } } };
+}
 
 type EditEvents = (events: readonly z.infer<typeof rawEvent>[]) => unknown[];
 

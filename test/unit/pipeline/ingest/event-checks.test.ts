@@ -1,16 +1,12 @@
 import { expect, test } from 'vitest';
 
-import { createLogger } from '../../../../infra/log.ts';
-import { createMetrics } from '../../../../infra/metrics.ts';
-import { withEventChecks } from '../../../../pipeline/ingest/event-checks.ts';
-import type { EventCheckDeps } from '../../../../pipeline/ingest/event-checks.ts';
-import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
+import type { CheckSettings } from '../../../../pipeline/ingest/commitments.ts';
 import type { FetchedBlock } from '../../../../pipeline/node/types.ts';
 import { eventCommitment } from '../../../../schemas/commitment/events.ts';
 import { STRK_TOKEN, ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
 import { makeBlock, transferEvent } from '../../../support/chain-messages.ts';
+import { REFUSED, UNVERIFIABLE, checkedBlocks, knownStore } from '../../../support/checked-blocks.ts';
 
-const never = () => Promise.reject(new Error('not expected'));
 const event = transferEvent(STRK_TOKEN, toFelt(1n), toFelt(2n), 3n);
 
 function fetched(height: number, isTrue: boolean, events = 1): FetchedBlock {
@@ -19,46 +15,20 @@ function fetched(height: number, isTrue: boolean, events = 1): FetchedBlock {
   return { body, status: 'ACCEPTED_ON_L2', eventCommitment: commitment, bytes: 1 };
 }
 
-/** What the ingester gets of each block: the outcome, or the code of the error. */
-async function outcomes(
+const outcomes = (
   blocks: readonly FetchedBlock[],
-  mode: EventCheckDeps['mode'],
-  known = { isHeld: false },
+  mode: CheckSettings['mode'],
+  store = knownStore(),
   head?: number,
-): Promise<(string | undefined)[]> {
-  const node = withEventChecks({
-    node: {
-      chainId: never,
-      specVersion: never,
-      blockHashAndNumber: async () => ({ height: head ?? 0, hash: ZERO_FELT }),
-      getBlockHeader: never,
-      l1Accepted: never,
-      getBlockWithReceipts: async (id) => blocks[Number(id)] ?? (await never()),
-    },
-    commitments: {
-      hold: async () => known.isHeld,
-      markHeld: async () => void (known.isHeld = true),
-    },
-    mode,
-    metrics: createIngestMetrics(createMetrics('test')),
-    log: createLogger('test', 'silent'),
-  });
-  if (head !== undefined) await node.blockHashAndNumber();
-  const found = [];
-  for (const index of blocks.keys())
-    found.push(
-      await node.getBlockWithReceipts(index).then(
-        ({ body }) => body.event_check,
-        (error) => `${error.code}, retryable: ${error.retryable}`,
-      ),
-    );
-  return found;
-}
-
-const REFUSED = 'BLOCK_MISMATCHED, retryable: true';
+) =>
+  checkedBlocks(
+    blocks,
+    { mode, store, ...(head === undefined ? {} : { head }) },
+    ({ body }) => body.event_check,
+  );
 
 test('records a mismatch until a block has matched, and refuses it from then on', async () => {
-  const known = { isHeld: false };
+  const known = knownStore();
   const matches = [false, false, false, true, false, true];
   const blocks = matches.map((isTrue, height) => fetched(height, isTrue));
   // Block 2 has a neighbour that matches.
@@ -73,11 +43,11 @@ test.each([
   ['the newest block', [false, false, false, false, true], 2],
 ])('refuses the first mismatch already where %s matches', async (_which, matches, first) => {
   const blocks = matches.map((isTrue, height) => fetched(height, isTrue));
-  const known = { isHeld: false };
+  const known = knownStore();
   const outcome = await outcomes(blocks, 'sample', known, 4);
   expect(outcome[0]).toBe(REFUSED);
   expect(outcome[first]).toBe(REFUSED);
-  expect(known.isHeld).toBe(true);
+  expect(known.stored.get('events 0.14.0 verified')).toBeGreaterThan(0);
 });
 
 test('learns nothing from a block without events, whose commitment is zero on any chain', async () => {
@@ -108,7 +78,30 @@ test('sample compares the newest 64 blocks and one in sixteen of those below, he
     [...found.keys()].filter((height) => found[height] === 'verified');
   const sampled = [0, 16, 32, 48, 64, 80, 96, 112, 128];
   const latest = Array.from({ length: 65 }, (_, index) => 135 + index);
-  expect(compared(await outcomes(blocks, 'sample', { isHeld: true }, 199))).toEqual([...sampled, ...latest]);
-  expect(compared(await outcomes(blocks, 'head', { isHeld: true }, 199))).toEqual(latest);
-  expect(compared(await outcomes(blocks, 'all', { isHeld: true }, 199))).toHaveLength(200);
+  expect(compared(await outcomes(blocks, 'sample', knownStore(['events 0.14.0']), 199))).toEqual([
+    ...sampled,
+    ...latest,
+  ]);
+  expect(compared(await outcomes(blocks, 'head', knownStore(['events 0.14.0']), 199))).toEqual(latest);
+  expect(compared(await outcomes(blocks, 'all', knownStore(['events 0.14.0']), 199))).toHaveLength(200);
+});
+
+test('refuses mismatches of a version of which none has matched, once another version has', async () => {
+  const { body, ...rest } = fetched(1, false);
+  const other = { ...rest, body: { ...body, starknet_version: '9.9.9' } };
+  expect(await outcomes([fetched(0, true), other], 'sample')).toEqual(['verified', REFUSED]);
+});
+
+test('refuses events without a commitment once commitments are known to hold, unless they are accepted', async () => {
+  const blocks = [null, ZERO_FELT].map((eventCommitment, height) => ({
+    ...fetched(height, true),
+    eventCommitment,
+  }));
+  expect(await outcomes(blocks, 'sample')).toEqual(['no_commitment', 'no_commitment']);
+  const store = knownStore(['events 0.14.0']);
+  expect(await outcomes(blocks, 'sample', store)).toEqual([UNVERIFIABLE, UNVERIFIABLE]);
+  const accepting = { incomplete: 'accept', store } as const;
+  const found = await checkedBlocks(blocks, accepting, ({ body }) => body.event_check);
+  expect(found).toEqual(['no_commitment', 'no_commitment']);
+  expect(store.stored.get('events 0.14.0 incomplete')).toBe(2);
 });

@@ -48,6 +48,7 @@ describe('parseBlockWithReceipts', () => {
     expect(parseBlockWithReceipts(block(), 123)).toEqual({
       status: 'ACCEPTED_ON_L2',
       eventCommitment: null,
+      details: expect.any(Function),
       bytes: 123,
       body: {
         height: 7,

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 
 import { parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
 import { eventCommitment, hashEvents } from '../../../../schemas/commitment/events.ts';
-import type { EventTree, PathStep } from '../../../../schemas/commitment/events.ts';
+import type { PathStep, Tree } from '../../../../schemas/commitment/tree.ts';
 import { FELT_PRIME, parseFelt, toFelt } from '../../../../schemas/felt.ts';
 import type { Felt } from '../../../../schemas/felt.ts';
 import { independentCommitment } from '../../../support/event-commitment.ts';
@@ -40,7 +40,7 @@ test.each([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 21, 33])(
   },
 );
 
-function treeOf(transactions: readonly EmittingTransaction<Felt>[]): EventTree {
+function treeOf(transactions: readonly EmittingTransaction<Felt>[]): Tree {
   const work = hashEvents(transactions);
   for (;;) {
     const { done, value } = work.next();
@@ -69,7 +69,7 @@ test.each([1, 2, 3, 5, 8, 21])('leads from each of %i events to the root', (coun
   const events = transactions.flatMap(({ hash: transaction, events: own }) =>
     own.map((event) => ({ transaction, ...event })),
   );
-  expect(tree.events).toBe(count);
+  expect(tree.leaves).toBe(count);
   for (const [index, { from_address, transaction, keys, data }] of events.entries()) {
     const leaf = hash.computePoseidonHashOnElements([
       from_address,

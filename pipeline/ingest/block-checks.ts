@@ -1,0 +1,53 @@
+import type { CheckSettings, Commitment } from './commitments.ts';
+import { createEventCheck } from './event-checks.ts';
+import { createHeaderCheck } from './header-checks.ts';
+import type { IngestNode } from './ports.ts';
+
+export interface BlockCheckDeps extends CheckSettings {
+  readonly node: IngestNode;
+}
+
+/** So many mismatches without a match show a chain whose commitments are of another kind. */
+const STRANGE_AFTER = 64;
+/** Blocks below the newest that are compared each. */
+const LATEST = 64;
+const SAMPLED_EVERY = 16;
+
+/**
+ * A node whose blocks are compared with their hashes and with the commitments to their transactions, events and receipts.
+ *
+ * A chain that shows commitments of another kind (a simulated node, or one that pretends a newer version) never has a block
+ * that matches, so it can be indexed. Where one has matched, a block that does not is altered or short: it is refused and
+ * fetched again, like one that does not match its counts.
+ */
+export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNode {
+  const { mode, checks } = settings;
+  /** The highest height that the node has reported. */
+  let newest = 0;
+  const isLeftOut = (height: number, commitment: Commitment): boolean => {
+    const isFarBelow = height < newest - LATEST;
+    if (mode === 'head' && isFarBelow) return true;
+    if (height % SAMPLED_EVERY === 0) return false;
+    if (mode === 'sample' && isFarBelow) return true;
+    return mode !== 'refuse' && checks.strange(commitment) >= STRANGE_AFTER;
+  };
+  const checkHeader = createHeaderCheck(settings, isLeftOut);
+  const fetch: IngestNode['getBlockWithReceipts'] = async (id, options) => {
+    const { details, ...block } = await node.getBlockWithReceipts(id, options);
+    return mode === 'off' ? block : await checkHeader(block, details);
+  };
+  const checkEvents = createEventCheck({ ...settings, fetch, newest: () => newest });
+  return {
+    ...node,
+    async blockHashAndNumber(...args) {
+      const found = await node.blockHashAndNumber(...args);
+      newest = Math.max(newest, found?.height ?? 0);
+      return found;
+    },
+    async getBlockWithReceipts(id, options) {
+      const block = await fetch(id, options);
+      if (mode === 'off' || isLeftOut(block.body.height, 'events')) return block;
+      return await checkEvents(block, options);
+    },
+  };
+}

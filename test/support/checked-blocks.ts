@@ -1,0 +1,94 @@
+import { createLogger } from '../../infra/log.ts';
+import { createMetrics } from '../../infra/metrics.ts';
+import { withBlockChecks } from '../../pipeline/ingest/block-checks.ts';
+import { createCommitmentChecks } from '../../pipeline/ingest/commitments.ts';
+import type { CheckSettings, Commitment, CommitmentStore } from '../../pipeline/ingest/commitments.ts';
+import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
+import type { IngestNode } from '../../pipeline/ingest/ports.ts';
+import type { FetchedBlock } from '../../pipeline/node/types.ts';
+import { ZERO_FELT } from '../../schemas/felt.ts';
+
+const never = () => Promise.reject(new Error('not expected'));
+
+export interface KnownStore extends CommitmentStore {
+  /** `commitment version outcome`, of each that was stored, and how often. */
+  readonly stored: Map<string, number>;
+  reads(commitment: Commitment): number;
+}
+
+/** A store in memory, in which some commitments hold. */
+export function knownStore(known: readonly `${Commitment} ${string}`[] = []): KnownStore {
+  const stored = new Map(known.map((one) => [`${one} verified`, 0]));
+  const reads: Commitment[] = [];
+  return {
+    stored,
+    reads: (commitment) => reads.filter((one) => one === commitment).length,
+    async held(commitment) {
+      reads.push(commitment);
+      return [...stored.keys()]
+        .map((key) => key.split(' '))
+        .flatMap(([kind, version = '', outcome]) =>
+          kind === commitment && outcome === 'verified' ? [version] : [],
+        );
+    },
+    async add(counts) {
+      for (const { commitment, version, outcome, blocks } of counts) {
+        const key = `${commitment} ${version} ${outcome}`;
+        stored.set(key, (stored.get(key) ?? 0) + blocks);
+      }
+    },
+  };
+}
+
+export interface CheckedOptions extends Partial<Pick<CheckSettings, 'mode' | 'incomplete'>> {
+  readonly store?: CommitmentStore;
+  /** The newest block that the node reports. */
+  readonly head?: number;
+}
+
+/** A node of these blocks, by height, whose blocks are compared. */
+export async function checkedNode(
+  blocks: readonly FetchedBlock[],
+  { mode = 'sample', incomplete = 'refuse', store = knownStore(), head }: CheckedOptions = {},
+): Promise<IngestNode & { flush(): Promise<void> }> {
+  const log = createLogger('test', 'silent');
+  const metrics = createIngestMetrics(createMetrics('test'));
+  const checks = createCommitmentChecks({ store, metrics, clock: { now: () => 0 }, log });
+  const node = withBlockChecks({
+    node: {
+      chainId: never,
+      specVersion: never,
+      blockHashAndNumber: async () => ({ height: head ?? 0, hash: ZERO_FELT }),
+      getBlockHeader: never,
+      l1Accepted: never,
+      getBlockWithReceipts: async (id) => blocks[Number(id)] ?? (await never()),
+    },
+    checks,
+    mode,
+    incomplete,
+    log,
+  });
+  if (head !== undefined) await node.blockHashAndNumber();
+  return { ...node, flush: () => checks.flush() };
+}
+
+/** What the ingester gets of each block in turn: what `of` shows, or the code of the error. */
+export async function checkedBlocks<T>(
+  blocks: readonly FetchedBlock[],
+  options: CheckedOptions,
+  of: (block: FetchedBlock) => T,
+): Promise<(T | string)[]> {
+  const node = await checkedNode(blocks, options);
+  const found = [];
+  for (const height of blocks.keys())
+    found.push(
+      await node
+        .getBlockWithReceipts(height)
+        .then(of, (error) => `${error.code}, retryable: ${error.retryable}`),
+    );
+  await node.flush();
+  return found;
+}
+
+export const REFUSED = 'BLOCK_MISMATCHED, retryable: true';
+export const UNVERIFIABLE = 'BLOCK_UNVERIFIABLE, retryable: true';

@@ -1,0 +1,180 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import { parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
+import type { FetchedBlock } from '../../../../pipeline/node/types.ts';
+import { ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
+import { madeUpHeader, makeBlock } from '../../../support/chain-messages.ts';
+import {
+  REFUSED,
+  UNVERIFIABLE,
+  checkedBlocks,
+  checkedNode,
+  knownStore,
+} from '../../../support/checked-blocks.ts';
+import type { CheckedOptions } from '../../../support/checked-blocks.ts';
+import { withTrueHash } from '../../../support/true-chain.ts';
+
+/** Of a block without transactions. */
+const emptyHeader = {
+  ...madeUpHeader,
+  transaction_commitment: ZERO_FELT,
+  event_commitment: ZERO_FELT,
+  receipt_commitment: ZERO_FELT,
+};
+
+function fetched(height: number, isTrue: boolean, starknet_version = '0.14.1'): FetchedBlock {
+  const made = { ...makeBlock({ height, transactions: [] }), starknet_version, header: emptyHeader };
+  const body = isTrue ? withTrueHash(made, toFelt(9n)) : made;
+  return { body, status: 'ACCEPTED_ON_L2', eventCommitment: null, bytes: 1 };
+}
+
+const outcomes = (blocks: readonly FetchedBlock[], options: CheckedOptions = {}) =>
+  checkedBlocks(blocks, options, () => 'passed');
+
+test('passes blocks of another hash until one of their version has matched, and refuses them from then on', async () => {
+  const store = knownStore();
+  const blocks = [fetched(0, false), fetched(1, true), fetched(2, false), fetched(3, true)];
+  expect(await outcomes(blocks, { store })).toEqual(['passed', 'passed', REFUSED, 'passed']);
+  expect([...store.stored].filter(([key]) => key.startsWith('block_hash'))).toEqual([
+    ['block_hash 0.14.1 mismatched', 1],
+    ['block_hash 0.14.1 verified', 2],
+    ['block_hash 0.14.1 refused', 1],
+  ]);
+  // A process that starts later.
+  expect(await outcomes([fetched(4, false)], { store })).toEqual([REFUSED]);
+});
+
+test('passes blocks of a version of which none has matched', async () => {
+  const blocks = [fetched(0, true), fetched(1, false, '0.15.0'), fetched(2, false)];
+  expect(await outcomes(blocks)).toEqual(['passed', 'passed', REFUSED]);
+});
+
+test('passes blocks of a version that hashes otherwise', async () => {
+  const store = knownStore(['block_hash 0.13.1']);
+  expect(await outcomes([fetched(0, false, '0.13.1')], { store })).toEqual(['passed']);
+});
+
+test('refuses a block that lacks a part of its header once its version is known to hold, unless it is accepted', async () => {
+  const { body, ...rest } = fetched(0, false);
+  const { header: _, ...bare } = body;
+  const unknown = { ...body, header: { ...emptyHeader, state_diff_commitment: ZERO_FELT } };
+  const uncounted = { ...body, event_count: null };
+  const blocks = [bare, unknown, uncounted].map((one) => ({ ...rest, body: one }));
+  const passed = ['passed', 'passed', 'passed'];
+  expect(await outcomes(blocks)).toEqual(passed);
+  expect(await outcomes(blocks, { store: knownStore(['block_hash 0.14.0']) })).toEqual(passed);
+  const known = knownStore(['block_hash 0.14.1']);
+  expect(await outcomes(blocks, { store: known })).toEqual([UNVERIFIABLE, UNVERIFIABLE, UNVERIFIABLE]);
+  expect(await outcomes(blocks, { store: known, incomplete: 'accept' })).toEqual(passed);
+  expect(await outcomes(blocks, { store: known, mode: 'record' })).toEqual(passed);
+});
+
+test('record and off refuse none, and off learns nothing', async () => {
+  const blocks = [fetched(0, true), fetched(1, false)];
+  const store = knownStore();
+  expect(await outcomes(blocks, { mode: 'off', store })).toEqual(['passed', 'passed']);
+  expect(store.stored.size).toBe(0);
+  expect(await outcomes(blocks, { mode: 'record', store })).toEqual(['passed', 'passed']);
+});
+
+test('reads what holds once in sixteen blocks of another hash', async () => {
+  const store = knownStore();
+  await outcomes(
+    Array.from({ length: 33 }, (_, height) => fetched(height, false)),
+    { store },
+  );
+  expect(store.reads('block_hash')).toBe(3);
+});
+
+const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
+const skipped = existsSync(file) ? '' : 'SKIPPED: ../shared/blocks is absent: ';
+
+describe.skipIf(skipped !== '')(`${skipped}the recorded block`, () => {
+  // Test data; each test changes a copy.
+  const read = () => JSON.parse(readFileSync(file, 'utf8'));
+  type Recorded = ReturnType<typeof read>;
+  type Change = (block: Recorded) => unknown;
+  const changed = (change: Change): FetchedBlock => {
+    const block = read();
+    change(block);
+    return parseBlockWithReceipts(block, 1);
+  };
+  const given = (): FetchedBlock => changed(() => undefined);
+  const signed = (block: Recorded) => block.transactions[1].transaction;
+  const receiptOf = (block: Recorded) => block.transactions[1].receipt;
+  const kinds = ['block_hash', 'transactions', 'receipts', 'events'] as const;
+
+  test('is verified in all it commits to', async () => {
+    const store = knownStore();
+    expect(await outcomes([given()], { store })).toEqual(['passed']);
+    expect([...store.stored]).toEqual(kinds.map((kind) => [`${kind} 0.14.1 verified`, 1]));
+  });
+
+  test.each<[string, Change]>([
+    ['another state root', (block) => (block.new_root = '0x0')],
+    ['another felt of a signature', (block) => (signed(block).signature[0] = '0x1')],
+    ['a shorter signature', (block) => signed(block).signature.pop()],
+    ['another fee', (block) => (receiptOf(block).actual_fee.amount = '0x1')],
+    ['more L1 gas', (block) => (receiptOf(block).execution_resources.l1_gas = 1)],
+    ['more L1 data gas', (block) => (receiptOf(block).execution_resources.l1_data_gas += 1)],
+    [
+      'a revert reason',
+      (block) => Object.assign(receiptOf(block), { execution_status: 'REVERTED', revert_reason: 'none' }),
+    ],
+    [
+      'a message',
+      (block) => receiptOf(block).messages_sent.push({ from_address: '0x1', to_address: '0x2', payload: [] }),
+    ],
+    ['transactions in another order', (block) => block.transactions.reverse()],
+  ])('is refused with %s once it has matched, and passes when the node answers truly', async (_, change) => {
+    expect(await outcomes([given(), changed(change), given()])).toEqual(['passed', REFUSED, 'passed']);
+  });
+
+  test.each<[string, Change]>([
+    ['a signature', (block) => delete signed(block).signature],
+    ['messages', (block) => delete receiptOf(block).messages_sent],
+    ['gas', (block) => delete receiptOf(block).execution_resources],
+    ['the gas of specification 0.8', (block) => (receiptOf(block).execution_resources = { steps: 5 })],
+    ['a state diff commitment', (block) => (block.state_diff_commitment = '0x0')],
+    ['prices of L2 gas', (block) => delete block.l2_gas_price],
+  ])('without %s, passes before one has matched, and is refused then unless accepted', async (_, change) => {
+    const store = knownStore();
+    expect(await outcomes([changed(change)], { store })).toEqual(['passed']);
+    expect([...store.stored.keys()].filter((key) => key.endsWith('incomplete'))).toHaveLength(1);
+    expect(await outcomes([given(), changed(change)], { store })).toEqual(['passed', UNVERIFIABLE]);
+    expect(await outcomes([changed(change)], { store, incomplete: 'accept' })).toEqual(['passed']);
+  });
+
+  const zeroes = ['event_commitment', 'transaction_commitment', 'receipt_commitment'] as const;
+
+  test('passes with its commitments where the node shows zero for all that can be computed', async () => {
+    const zero: Change = (block) =>
+      Object.assign(block, Object.fromEntries(zeroes.map((name) => [name, '0x0'])));
+    const store = knownStore(kinds.map((kind) => `${kind} 0.14.1` as const));
+    const { header } = given().body;
+    const [found] = await checkedBlocks([changed(zero)], { store }, (block) => block);
+    expect(found).toMatchObject({
+      eventCommitment: header?.event_commitment,
+      body: { header, event_check: 'verified' },
+    });
+    expect([...store.stored.values()]).toEqual([1, 1, 1, 1]);
+  });
+
+  test.each(zeroes)('is refused with a zero %s that hides another event, signature or fee', async (name) => {
+    const alter: Change = (block) => {
+      block[name] = '0x0';
+      if (name === 'event_commitment') receiptOf(block).events[0].data[0] = '0x1';
+      else if (name === 'receipt_commitment') receiptOf(block).actual_fee.amount = '0x1';
+      else signed(block).signature[0] = '0x1';
+    };
+    expect(await outcomes([given(), changed(alter)])).toEqual(['passed', REFUSED]);
+  });
+
+  test.each(['all', 'off'] as const)('with %s, keeps nothing of the answer', async (mode) => {
+    const node = await checkedNode([given()], { mode });
+    expect(await node.getBlockWithReceipts(0)).not.toHaveProperty('details');
+  });
+});
