@@ -8,6 +8,8 @@ const ANNOUNCE_MS = 500;
 const DUE_POLL_FACTOR = 5;
 /** Milliseconds between polls while the node announces its heads, unless HEAD_POLL_MS is longer. */
 const SUBSCRIBED_POLL_MS = 1000;
+/** Milliseconds between polls for a head that was announced and that the node does not serve yet. */
+const ANNOUNCED_POLL_MS = 50;
 /** Milliseconds for which a head that was announced is polled for, and an announcement of one that was polled waited for. */
 const ANNOUNCEMENT_MS = 1000;
 /** Heads whose publish latency is still measured. */
@@ -90,9 +92,7 @@ function followAnnouncements({ subscribeToHeads, clock, settings }: HeadsDeps) {
   /** Milliseconds to the next poll, given those without announcements. */
   const delay = (polled: number): number => {
     if (subscription?.isLive() !== true || unannouncedAt !== null) return polled;
-    return isDue()
-      ? settings.headPollMs / DUE_POLL_FACTOR
-      : Math.max(settings.headPollMs, SUBSCRIBED_POLL_MS);
+    return isDue() ? ANNOUNCED_POLL_MS : Math.max(settings.headPollMs, SUBSCRIBED_POLL_MS);
   };
   return {
     /** The head has changed. */
@@ -112,7 +112,7 @@ function followAnnouncements({ subscribeToHeads, clock, settings }: HeadsDeps) {
       if (signal.aborted || (canWake && isDue())) wake();
       await clock.sleep(delay(polled), woken.signal);
       signal.removeEventListener('abort', wake);
-      if (isDue()) canWake = false;
+      canWake = !isDue();
     },
     close: (): void => subscription?.close(),
   };

@@ -7,7 +7,7 @@ import type { IngestSettings } from '../../../../pipeline/ingest/ports.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
 const HEAD_POLL_MS = 250;
-const SHORTEST = HEAD_POLL_MS / 5;
+const SHORTEST = 50;
 const SUBSCRIBED = 1000;
 
 /** The heads of a node on a clock of its own: a wait takes no time, but moves the clock. */
@@ -101,6 +101,8 @@ describe('the head of a node that announces it', () => {
     poll();
     pass(SUBSCRIBED);
     expect(await wait()).toBe(SUBSCRIBED);
+    poll();
+    expect(await wait(node.announce)).toBe(0);
   });
 
   test('is polled as without announcements when one is missing, and the node is asked for them again', async () => {
