@@ -1391,7 +1391,7 @@ export type Pipeline = {
         since: string | null;
         detail: string | null;
         /**
-         * Seen within the last hour. Of `api` only the process that answers: it writes no heartbeat
+         * Seen within the last hour
          */
         processes: Array<{
             /**
