@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { readRunFile } from '../../infra/bin/start/run-file.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
 import { inspector } from './faults/inspect.ts';
 import type { Inspector } from './faults/inspect.ts';
@@ -16,6 +17,8 @@ export interface SimulatedService {
   readonly node: SimulatedNode;
   readonly service: RunningService;
   readonly inspected: Inspector;
+  /** The settings with which a further process of a role joins the service. */
+  settings(): Record<string, string>;
   close(): Promise<void>;
 }
 
@@ -51,6 +54,7 @@ export async function simulatedService(
     node,
     service,
     inspected,
+    settings: () => ({ ...readRunFile(dataDir)?.env, DATA_DIR: dataDir }),
     async close() {
       await inspected.close();
       await service.stop();
