@@ -11,7 +11,7 @@ import { amountText, countText, usdText } from '../../console/src/format.ts';
 import { EVENT_CHECKS } from '../../console/src/ui/event-check.ts';
 import { topics } from '../../schemas/topics.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
-import { browse } from '../support/browser.ts';
+import { WIDTHS, browse } from '../support/browser.ts';
 import type { Browsing } from '../support/browser.ts';
 import { spawnRole } from '../support/faults/role.ts';
 import { eventually } from '../support/service.ts';
@@ -265,9 +265,6 @@ describe('the console in a browser', () => {
     world.node.control({ command: 'reorg', depth: 1, length: 1, force: true });
     expect(hashOf(HEAD + 2)).not.toBe(before);
     await expect.poll(shownHash).toBe(hashOf(HEAD + 2));
-    await page.emulateMedia({ colorScheme: 'dark' });
-    await browsing.check('home-dark');
-    await page.emulateMedia({ colorScheme: 'light' });
     await browsing.check('home');
   });
 
@@ -353,6 +350,14 @@ describe('the console in a browser', () => {
     const rows = main().locator('tbody tr');
     await expect.poll(async () => await rows.count()).toBe(50);
     await browsing.check('transfers');
+    await page.setViewportSize(WIDTHS.narrow);
+    const table = page.getByRole('region', { name: 'Transfers of the account' });
+    const seen = (await table.boundingBox()) ?? { x: 0, width: 0 };
+    for (const amount of await rows.locator('td.number button.copy').all()) {
+      const { x, width } = (await amount.boundingBox()) ?? { x: Infinity, width: 0 };
+      expect(x + width, 'the amount is cut').toBeLessThanOrEqual(seen.x + seen.width);
+    }
+    await page.setViewportSize(WIDTHS.wide);
     await page.evaluate('scrollTo(0, document.body.scrollHeight)');
     await expect.poll(async () => await rows.count()).toBeGreaterThan(50);
 

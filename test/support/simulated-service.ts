@@ -2,7 +2,6 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { readRunFile } from '../../infra/bin/start/run-file.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
 import { inspector } from './faults/inspect.ts';
 import type { Inspector } from './faults/inspect.ts';
@@ -54,7 +53,7 @@ export async function simulatedService(
     node,
     service,
     inspected,
-    settings: () => ({ ...readRunFile(dataDir)?.env, DATA_DIR: dataDir }),
+    settings: () => ({ ...service.settings(), DATA_DIR: dataDir }),
     async close() {
       await inspected.close();
       await service.stop();
