@@ -21,7 +21,7 @@ export const allowedFilters = [
 ] as const;
 
 /** A height; one beyond any block is valid and matches nothing. */
-function height(description: string) {
+export function height(description: string) {
   return z
     .string()
     .transform((text, context): number => {

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { eventsOfBlock } from '../../projections/block-events/queries.ts';
 import type { createFinalHeights } from '../../projections/chain-status/queries.ts';
-import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { MAX_HEIGHT, newestTransfer, transferOfTransaction } from '../../projections/transfers/queries.ts';
 import { proofAnswer } from '../../schemas/api/proofs.ts';
@@ -12,17 +11,16 @@ import type { HashedTransaction } from '../../schemas/commitment/events.ts';
 import { EVENT_INDEX_ITEM_FACTOR } from '../../schemas/decode/index.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { HttpError, behind, notFound } from '../http/errors.ts';
+import { HttpError, notFound } from '../http/errors.ts';
 import { hash, integer } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import type { EventTrees } from './event-trees.ts';
+import { withEvents } from './indexed-events.ts';
 import { isoSeconds, presentTransfer, statusOf } from './present.ts';
 
 /** 2^32 items at 2^20 positions. */
 const MAX_EVENT_INDEX = 2 ** 52 - 1;
-/** The block of a transfer may be replaced while it is read. */
-const ATTEMPTS = 3;
 
 export interface ProofRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
@@ -113,19 +111,17 @@ async function findTransfer(
   };
   const filters = { felts: { txhash }, lo: 0, hi: MAX_HEIGHT };
   const { query, params } = newestTransfer(transferOfTransaction(tables, place), filters);
-  let isKept = true;
-  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    const [found] = await clickhouse.rows(query, params);
-    if (found === undefined) throw notFound('No such transfer is indexed.');
-    const { transfer, blockHash } = found;
-    // Read before the events, which are written before the block is marked as indexed.
-    const indexed = (await blocksAt(clickhouse, tables, [transfer.block])).get(transfer.block);
-    const events = await eventsOfBlock(clickhouse, tables, transfer.block);
-    isKept = indexed?.hash !== blockHash || events !== null;
-    if (indexed?.hash === blockHash && events?.hash === blockHash) return { transfer, events };
-  }
-  if (!isKept) throw unverifiable('the events of its block are not kept');
-  throw behind('The block of the transfer is being replaced, or has just been added.');
+  const read = await withEvents(
+    { clickhouse, tables },
+    async () => {
+      const [found] = await clickhouse.rows(query, params);
+      if (found === undefined) throw notFound('No such transfer is indexed.');
+      return { transfer: found.transfer, height: found.transfer.block, hash: found.blockHash };
+    },
+    async (height) => await eventsOfBlock(clickhouse, tables, height),
+  );
+  if (read === null) throw unverifiable('the events of its block are not kept');
+  return { transfer: read.found.transfer, events: read.events };
 }
 
 function eventAt(transactions: readonly HashedTransaction[], position: number) {

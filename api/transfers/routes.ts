@@ -14,6 +14,7 @@ import { address, boolean } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { createEventTrees } from './event-trees.ts';
+import { eventsRoute } from './events.ts';
 import { allowedFilters, searchOf, transfersQuery } from './filters.ts';
 import { listTransfers } from './list.ts';
 import { presentTraced, presentTransfer } from './present.ts';
@@ -35,6 +36,7 @@ export function transferRoutes(deps: TransferRouteDeps): Route[] {
   return [
     listRoute(deps, finalHeights),
     proofRoute({ ...deps, finalHeights, trees }),
+    eventsRoute(deps),
     traceRoute(deps, finalHeights),
   ];
 }

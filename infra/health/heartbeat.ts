@@ -1,6 +1,7 @@
 import { sleep } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
-import type { Sql } from '../postgres/client.ts';
+import { inTransaction } from '../postgres/client.ts';
+import type { Pool } from '../postgres/client.ts';
 
 export const HEARTBEAT_MS = 1000;
 /**
@@ -16,22 +17,24 @@ export interface Heartbeat {
   stop(): Promise<void>;
 }
 
-/** Records every second that this process of a role is alive. */
-export function startHeartbeat(db: Sql, role: string, process: string, log: Logger): Heartbeat {
+/**
+ * Records every second that this process of a role is alive.
+ *
+ * @param process host:pid:random
+ */
+export function startHeartbeat(pool: Pool, role: string, process: string, log: Logger): Heartbeat {
   const stopping = new AbortController();
-  const write = async (statement: string, values: readonly string[] = []): Promise<void> => {
-    await db
-      .query(statement, values)
-      .catch((error: unknown) => log.debug({ err: error }, 'could not write heartbeat'));
+  const attempt = async (work: Promise<unknown>): Promise<void> => {
+    await work.catch((error: unknown) => log.debug({ err: error }, 'could not write heartbeat'));
   };
+  const write = async (hasStopped: boolean): Promise<void> =>
+    await attempt(
+      role === 'api' ? writeOfApi(pool, process, hasStopped) : writeOf(pool, role, process, hasStopped),
+    );
   const running = (async () => {
-    await write("DELETE FROM tds.role_processes WHERE seen_at < now() - interval '1 day'");
+    if (role !== 'api') await attempt(pool.query(DELETE_OLD));
     while (!stopping.signal.aborted) {
-      await write(
-        `INSERT INTO tds.role_processes (role, process) VALUES ($1, $2)
-         ON CONFLICT (role, process) DO UPDATE SET seen_at = now()`,
-        [role, process],
-      );
+      await write(false);
       await sleep(HEARTBEAT_MS, stopping.signal);
     }
   })();
@@ -39,10 +42,25 @@ export function startHeartbeat(db: Sql, role: string, process: string, log: Logg
     async stop() {
       stopping.abort();
       await running;
-      await write('UPDATE tds.role_processes SET stopped_at = now() WHERE role = $1 AND process = $2', [
-        role,
-        process,
-      ]);
+      await write(true);
     },
   };
+}
+
+const DELETE_OLD = "DELETE FROM tds.role_processes WHERE seen_at < now() - interval '1 day'";
+
+async function writeOf(pool: Pool, role: string, process: string, hasStopped: boolean): Promise<void> {
+  await pool.query(
+    `INSERT INTO tds.role_processes (role, process, stopped_at) VALUES ($1, $2, CASE WHEN $3 THEN now() END)
+     ON CONFLICT (role, process) DO UPDATE SET seen_at = now(), stopped_at = excluded.stopped_at`,
+    [role, process, hasStopped],
+  );
+}
+
+/** The database role of the API may not write to the table, and its transactions are read-only by default. */
+async function writeOfApi(pool: Pool, process: string, hasStopped: boolean): Promise<void> {
+  await inTransaction(pool, async (tx) => {
+    await tx.query('SET TRANSACTION READ WRITE');
+    await tx.query('SELECT tds.write_api_heartbeat($1, $2)', [process, hasStopped]);
+  });
 }

@@ -18,8 +18,8 @@ export interface RoleState {
   readonly detail: string | null;
 }
 
-/** The roles every installation needs, besides the API. */
-const REQUIRED_ROLES = ['ingest', 'project', 'observe', 'dispatch'];
+/** The roles every installation needs. */
+const REQUIRED_ROLES = ['ingest', 'project', 'observe', 'dispatch', 'api'];
 
 const heartbeatRow = z.object({
   role: z.string(),

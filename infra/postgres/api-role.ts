@@ -37,7 +37,7 @@ const STATEMENT_TIMEOUT_MS = 15_000;
 
 /**
  * Creates or updates the login role of the API: SELECT on read models, those of future builds included, and on a few
- * tables of working state. Run it after every `migrate`, as the owner of the tables with CREATEROLE.
+ * tables of working state, and the function that writes its heartbeats. Run it after every `migrate`, as the owner of the tables with CREATEROLE.
  */
 export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<void> {
   const { username, password } = new URL(apiDatabaseUrl);
@@ -155,4 +155,5 @@ async function grantWorkingState(tx: Sql, role: string): Promise<void> {
   for (const { name } of tables.rows) {
     await tx.query(`GRANT SELECT ON tds.${pg.escapeIdentifier(name)} TO ${role}`);
   }
+  await tx.query(`GRANT EXECUTE ON FUNCTION tds.write_api_heartbeat TO ${role}`);
 }

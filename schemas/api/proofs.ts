@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import { isoTimestamp } from './common.ts';
+import { rawEventAnswer } from './events.ts';
 import { proofExample } from './proof-example.ts';
 import { transferAnswer } from './transfers.ts';
 import { canonicalHex, uintString } from './values.ts';
@@ -47,13 +48,7 @@ const step = z.union([
 export const proofAnswer = z
   .object({
     block: provenBlock,
-    event: z.object({
-      index: count.meta({ description: 'Among all events of the block' }),
-      from_address: canonicalHex,
-      transaction_hash: canonicalHex,
-      keys: z.array(canonicalHex),
-      data: z.array(canonicalHex),
-    }),
+    event: rawEventAnswer,
     path: z.array(step).meta({ description: 'From the leaf to the root' }),
     root: canonicalHex.meta({ description: 'Equals `event_commitment` of the block' }),
     finality: z.enum(['ACCEPTED_ON_L2', 'ACCEPTED_ON_L1']),

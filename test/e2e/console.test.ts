@@ -10,8 +10,10 @@ import { z } from 'zod';
 import { amountText, countText, usdText } from '../../console/src/format.ts';
 import { EVENT_CHECKS } from '../../console/src/ui/event-check.ts';
 import { topics } from '../../schemas/topics.ts';
-import { browse } from '../support/browser.ts';
+import { freePort } from '../../infra/embedded/ports.ts';
+import { WIDTHS, browse } from '../support/browser.ts';
 import type { Browsing } from '../support/browser.ts';
+import { spawnRole } from '../support/faults/role.ts';
 import { eventually } from '../support/service.ts';
 import { createSimulatedFeed } from '../support/simulated-feed.ts';
 import { createSimulatedGateway } from '../support/simulated-gateway.ts';
@@ -122,7 +124,16 @@ async function adminCall(path: string): Promise<unknown> {
 const receipts = z.object({
   result: z.object({
     block_hash: z.string(),
-    transactions: z.array(z.object({ receipt: z.object({ events: z.array(z.unknown()) }) })),
+    transactions: z.array(
+      z.object({
+        receipt: z.object({
+          transaction_hash: z.string(),
+          events: z.array(
+            z.object({ from_address: z.string(), keys: z.array(z.string()), data: z.array(z.string()) }),
+          ),
+        }),
+      }),
+    ),
   }),
 });
 
@@ -135,6 +146,30 @@ async function nodeBlock(height: number): Promise<z.infer<typeof receipts>['resu
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...call }),
   });
   return receipts.parse(await answer.json()).result;
+}
+
+/** The raw events on the screen, each as its index, emitter, keys and data. */
+async function shownEvents(caption: string): Promise<unknown[]> {
+  const region = browsing.page.getByRole('region', { name: caption });
+  await region.waitFor();
+  return await Promise.all(
+    (await region.locator('tbody tr').all()).map(async (row) => {
+      const felts = async (column: number): Promise<bigint[]> =>
+        await Promise.all(
+          (await row.locator('td').nth(column).locator('button').all()).map(async (button) =>
+            BigInt((await button.getAttribute('title'))?.split(' ')[0] ?? ''),
+          ),
+        );
+      const columns = await row.locator('td').count();
+      const emitter = await row.locator('td').nth(2).locator('a').getAttribute('title');
+      return [
+        Number((await row.locator('td').first().textContent())?.replaceAll(',', '')),
+        BigInt(emitter ?? ''),
+        await felts(columns - 2),
+        await felts(columns - 1),
+      ];
+    }),
+  );
 }
 
 /** An account of the newest blocks that owns NFTs and few tokens of the fees' recipient. */
@@ -230,9 +265,6 @@ describe('the console in a browser', () => {
     world.node.control({ command: 'reorg', depth: 1, length: 1, force: true });
     expect(hashOf(HEAD + 2)).not.toBe(before);
     await expect.poll(shownHash).toBe(hashOf(HEAD + 2));
-    await page.emulateMedia({ colorScheme: 'dark' });
-    await browsing.check('home-dark');
-    await page.emulateMedia({ colorScheme: 'light' });
     await browsing.check('home');
   });
 
@@ -258,12 +290,33 @@ describe('the console in a browser', () => {
       .toContain(BigInt(known.block_hash).toString(16));
     const events = known.transactions.flatMap(({ receipt }) => receipt.events);
     expect(await figure('events').textContent()).toBe(countText(events.length));
+    const wanted = events.map(({ from_address, keys, data }, index) => [
+      index,
+      BigInt(from_address),
+      keys.map(BigInt),
+      data.map(BigInt),
+    ]);
+    await expect
+      .poll(async () => await shownEvents('Events of the block'), { timeout: 10_000 })
+      .toEqual(wanted.slice(0, 25));
+    await page.getByRole('region', { name: 'Events of the block' }).getByText('Transfer').first().waitFor();
+    const felt = page.getByRole('region', { name: 'Events of the block' }).locator('.felts button').first();
+    await felt.click();
+    await expect
+      .poll(async () => BigInt(String(await page.evaluate('navigator.clipboard.readText()'))))
+      .toBe(BigInt(events[0]?.keys[0] ?? 0));
 
     await searchFor(txhash);
     await page.getByRole('heading', { name: `Transaction ${txhash}` }).waitFor();
     await expect
       .poll(async () => await figure('fee').getByRole('button').getAttribute('title'))
       .toContain(amountText(BigInt(fee), 18));
+    const hashes = known.transactions.flatMap(({ receipt }) =>
+      receipt.events.map(() => BigInt(receipt.transaction_hash)),
+    );
+    await expect
+      .poll(async () => await shownEvents('Events of the transaction'), { timeout: 10_000 })
+      .toEqual(wanted.filter((_, index) => hashes[index] === BigInt(txhash)).slice(0, 25));
     await browsing.check('transaction');
 
     await searchFor(account.replace(/^0x0*/, '0x'));
@@ -297,6 +350,14 @@ describe('the console in a browser', () => {
     const rows = main().locator('tbody tr');
     await expect.poll(async () => await rows.count()).toBe(50);
     await browsing.check('transfers');
+    await page.setViewportSize(WIDTHS.narrow);
+    const table = page.getByRole('region', { name: 'Transfers of the account' });
+    const seen = (await table.boundingBox()) ?? { x: 0, width: 0 };
+    for (const amount of await rows.locator('td.number button.copy').all()) {
+      const { x, width } = (await amount.boundingBox()) ?? { x: Infinity, width: 0 };
+      expect(x + width, 'the amount is cut').toBeLessThanOrEqual(seen.x + seen.width);
+    }
+    await page.setViewportSize(WIDTHS.wide);
     await page.evaluate('scrollTo(0, document.body.scrollHeight)');
     await expect.poll(async () => await rows.count()).toBeGreaterThan(50);
 
@@ -491,6 +552,34 @@ describe('the console in a browser', () => {
       process.kill(project, 'SIGCONT');
     }
     await expect.poll(async () => await stages.getByText('silent').count(), { timeout: 60_000 }).toBe(0);
+  });
+
+  test('shows within 5 s that one of two API processes has stopped', async () => {
+    const { page } = browsing;
+    const second = spawnRole('api', {
+      ...world.settings(),
+      PORT: String(await freePort()),
+      LOG_LEVEL: 'warn',
+    });
+    try {
+      await second.ready;
+      const processes = page
+        .getByRole('region', { name: 'Roles and their processes' })
+        .getByRole('row', { name: /^api/ });
+      await expect.poll(async () => await processes.getByText('live').count(), { timeout: 20_000 }).toBe(2);
+      second.signal('SIGTERM');
+      await second.ended;
+      await processes.getByText('stopped').waitFor({ timeout: 5000 });
+      expect(await processes.getByText('live').count()).toBe(1);
+      const seen = z.object({
+        roles: z.array(z.object({ name: z.string(), processes: z.array(z.object({ state: z.string() })) })),
+      });
+      const { roles } = seen.parse(await adminCall('/api/admin/pipeline/'));
+      const states = roles.find(({ name }) => name === 'api')?.processes.map(({ state }) => state);
+      expect(states?.toSorted()).toEqual(['live', 'stopped']);
+    } finally {
+      await second.stop();
+    }
   });
 
   test('starts a rebuild and watches it to its end', async () => {

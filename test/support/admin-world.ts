@@ -3,6 +3,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { startHeartbeat } from '../../infra/health/heartbeat.ts';
 import type { Heartbeat } from '../../infra/health/heartbeat.ts';
 import { createMetrics } from '../../infra/metrics.ts';
+import { createPool } from '../../infra/postgres/client.ts';
 import { createLogger } from '../../infra/log.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { chainStatus } from '../../projections/chain-status/projector.ts';
@@ -34,6 +35,7 @@ export interface AdminWorld {
   /** Those of even heights are verified. */
   publishBlocks(from: number, to: number): Promise<void>;
   projected(): Promise<void>;
+  /** A heartbeat as a process of the role writes it. */
   beat(role: string): Heartbeat;
   close(): Promise<void>;
 }
@@ -45,6 +47,7 @@ export async function adminWorld(env: Readonly<Record<string, string>> = {}): Pr
   const api = await apiWorld(env);
   const log = createLogger('test', 'silent');
   const owner = createClickHouse(api.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  const reader = createPool(api.env['API_DATABASE_URL'] ?? '', { applicationName: 'test-api-heartbeat' });
   const publisher = api.kafka.publisher();
   const metrics = createProjectionMetrics(createMetrics('project'));
   const common = { kafka: api.kafka, pool: api.pool, log, metrics };
@@ -104,7 +107,8 @@ export async function adminWorld(env: Readonly<Record<string, string>> = {}): Pr
       await until(async () => await atEnd(api.kafka, api.pool, topics.chainBlocks, names));
     },
     beat(role) {
-      const heartbeat = startHeartbeat(api.pool, role, `here:${role}:${heartbeats.length}`, log);
+      const pool = role === 'api' ? reader : api.pool;
+      const heartbeat = startHeartbeat(pool, role, `${role}:1:0000000${heartbeats.length}`, log);
       heartbeats.push(heartbeat);
       return heartbeat;
     },
@@ -112,6 +116,7 @@ export async function adminWorld(env: Readonly<Record<string, string>> = {}): Pr
       await Promise.all([...heartbeats, ...folds].map((one) => one.stop()));
       await stopProjections();
       await publisher.close();
+      await reader.end();
       await owner.close();
       await api.close();
     },

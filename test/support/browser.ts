@@ -16,7 +16,7 @@ export interface Browsing {
   readonly page: Page;
   /** What no page may do since it was opened: requests to another host, violations of the content policy, errors. */
   problems(): Promise<string[]>;
-  /** Checks a screen at both widths, and takes a picture of each. */
+  /** Checks a screen at both widths, and takes a picture of each in both color schemes. */
   check(name: string): Promise<void>;
   close(): Promise<void>;
 }
@@ -72,7 +72,10 @@ export async function browse(base: string, folder: string): Promise<Browsing> {
     async check(name) {
       for (const [width, size] of Object.entries(WIDTHS)) {
         await page.setViewportSize(size);
-        await page.screenshot({ path: join(folder, `${name}-${width}.png`) });
+        for (const colorScheme of ['dark', 'light'] as const) {
+          await page.emulateMedia({ colorScheme });
+          await page.screenshot({ path: join(folder, `${name}-${width}-${colorScheme}.png`) });
+        }
         const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
         expect(overflow, `${name}, ${width}: wider than the window`).toBe(0);
         expect(await findings(page), `${name}, ${width}`).toEqual([]);

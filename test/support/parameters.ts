@@ -299,6 +299,7 @@ export const made = new Map<string, Readonly<Record<string, string>>>();
 /** Values that a route gets besides the required ones, or instead. */
 const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/transfers/': { block: '10' },
+  '/api/events/': { block: '10' },
   // The good times are years apart: more hours than an answer may have.
   '/api/tokens/{address}/stats/': { interval: '1 day' },
   '/api/stats/': { interval: '1 day' },
@@ -322,6 +323,7 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
  */
 export const statusOf = (path: string): number => {
   if (WANTS_BODY.has(path)) return 400;
+  if (path === '/api/events/') return 409;
   if (['/api/price-at/', '/api/transfers/proof/'].includes(path) || path.includes('{name}')) return 404;
   return /\{(ad_)?id\}/.test(path) && !made.has(path) ? 404 : 200;
 };
@@ -350,6 +352,7 @@ export const isGiven = ({ path }: Operation, { name, in: place, required }: Para
 const REQUIRES: Readonly<Record<string, readonly string[]>> = { as_of_hash: ['as_of_block'] };
 const CONTRADICTS: Readonly<Record<string, readonly string[]>> = {
   as_of_block: ['at_time'],
+  txhash: ['block'],
   as_of_hash: ['at_time'],
 };
 

@@ -13,6 +13,8 @@ export interface RunningService {
   printed(): string;
   /** Pids of the roles and embedded services, by name. */
   pids(): Record<string, number>;
+  /** The URLs of its stores and the like. */
+  settings(): Record<string, string>;
   get(
     path: string,
     headers?: Record<string, string>,
@@ -27,7 +29,10 @@ const demoFile = z.object({
   password: z.string(),
   api_key: z.string(),
 });
-const runFile = z.object({ pids: z.record(z.string(), z.number()) });
+const runFile = z.object({
+  pids: z.record(z.string(), z.number()),
+  env: z.record(z.string(), z.string()),
+});
 
 export async function startService(
   dataDir: string,
@@ -65,6 +70,7 @@ export async function startService(
     demo,
     printed: () => output,
     pids: () => read('run.json', runFile).pids,
+    settings: () => read('run.json', runFile).env,
     async get(path, headers = { 'api-key': demo.api_key }) {
       const response = await fetch(demo.base_url + path, { headers });
       return { status: response.status, headers: response.headers, json: await response.json() };

@@ -16,6 +16,8 @@ export interface SimulatedService {
   readonly node: SimulatedNode;
   readonly service: RunningService;
   readonly inspected: Inspector;
+  /** The settings with which a further process of a role joins the service. */
+  settings(): Record<string, string>;
   close(): Promise<void>;
 }
 
@@ -51,6 +53,7 @@ export async function simulatedService(
     node,
     service,
     inspected,
+    settings: () => ({ ...service.settings(), DATA_DIR: dataDir }),
     async close() {
       await inspected.close();
       await service.stop();

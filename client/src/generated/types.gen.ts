@@ -212,6 +212,23 @@ export type TransferProof = {
     transfer: Transfer;
 };
 
+export type Event = {
+    /**
+     * Among all events of the block
+     */
+    index: number;
+    from_address: string;
+    transaction_hash: string;
+    keys: Array<string>;
+    data: Array<string>;
+    /**
+     * The name whose selector is the first key, or else the second, as in events of components; null: not known to this service
+     */
+    name: string | null;
+    block: number;
+    block_hash: string;
+};
+
 export type TracedTransfer = {
     from: string;
     to: string;
@@ -1439,7 +1456,7 @@ export type Pipeline = {
         since: string | null;
         detail: string | null;
         /**
-         * Seen within the last hour. Of `api` only the process that answers: it writes no heartbeat
+         * Seen within the last hour
          */
         processes: Array<{
             /**
@@ -2548,6 +2565,96 @@ export type GetTransferProofResponses = {
 };
 
 export type GetTransferProofResponse = GetTransferProofResponses[keyof GetTransferProofResponses];
+
+export type ListEventsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Height of the block
+         */
+        block?: number;
+        /**
+         * Transaction hash in any 0x form
+         */
+        txhash?: string;
+        /**
+         * Page number from 1, or `last`; a page that does not exist returns 404
+         */
+        page?: number | 'last';
+        /**
+         * Rows per page, at most 100; an invalid value means 25
+         */
+        limit?: number;
+    };
+    url: '/api/events/';
+};
+
+export type ListEventsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListEventsError = ListEventsErrors[keyof ListEventsErrors];
+
+export type ListEventsResponses = {
+    /**
+     * OK
+     */
+    200: {
+        links: {
+            next: string | null;
+            previous: string | null;
+            next_cursor?: string | null;
+        };
+        count: number;
+        count_is_estimate?: true;
+        total_pages: number;
+        results: Array<Event>;
+    };
+};
+
+export type ListEventsResponse = ListEventsResponses[keyof ListEventsResponses];
 
 export type TraceTransfersData = {
     body?: never;

@@ -5,6 +5,7 @@ import { countText, shortHex } from '../format.ts';
 import { orNull, useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { EVENT_CHECKS } from '../ui/event-check.ts';
+import { RawEvents } from '../ui/events.tsx';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
 import { TokenAmount } from '../ui/tokens.tsx';
@@ -52,6 +53,7 @@ export function Block({ height }: { readonly height: number }): JSX.Element {
         </Loading>
         <More list={list} />
       </Panel>
+      <RawEvents of={{ block: height }} />
     </>
   );
 }

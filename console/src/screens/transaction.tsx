@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { countText, shortHex } from '../format.ts';
 import { useEndless } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
+import { RawEvents } from '../ui/events.tsx';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
 import { TokenAmount } from '../ui/tokens.tsx';
@@ -44,6 +45,7 @@ export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
         </Loading>
         <More list={list} />
       </Panel>
+      <RawEvents of={{ txhash: hash }} />
     </>
   );
 }

@@ -89,6 +89,8 @@ function useScheme(): boolean {
 function dataOf(points: readonly (PlotPoint | Candle)[], kind: Kind): UPlot.AlignedData {
   const times = points.map(({ time }) => time);
   const values = points.map(({ value }) => value);
+  // A bar of zero would be drawn as a dash.
+  if (kind === 'bars') return [times, values.map((value) => (value === 0 ? null : value))];
   if (kind !== 'candles') return [times, values];
   const candles = points.filter((point): point is Candle => 'open' in point);
   // Highs and lows take part so that the axis has room for them.

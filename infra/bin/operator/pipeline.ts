@@ -1,5 +1,3 @@
-import { hostname } from 'node:os';
-
 import { z } from 'zod';
 
 import { blocksAt, blocksBefore } from '../../../projections/indexed-blocks/queries.ts';
@@ -292,34 +290,19 @@ const REDIS_ALARM: PipelineAlarm = {
   action: 'check `REDIS_URL` and Redis',
 };
 
-/** A process that serves the API. */
-const STARTED_AT = new Date(performance.timeOrigin).toISOString();
-
 function rolesOf({ roles }: PipelineStatus, processes: readonly RoleProcess[]): PipelineRole[] {
-  const here = `${hostname()}:${process.pid}`;
-  return [
-    ...roles.map(({ name, state, since, detail }) => ({
-      name,
-      state,
-      since,
-      detail,
-      processes: processes
-        .filter(({ role }) => role === name)
-        .map(({ process: id, started_at: startedAt, seen_at: seenAt, state: own }) => ({
-          process: id,
-          started_at: startedAt.toISOString(),
-          seen_at: seenAt.toISOString(),
-          state: own,
-        })),
-    })),
-    {
-      name: 'api',
-      state: 'working',
-      since: STARTED_AT,
-      detail: here,
-      processes: [
-        { process: here, started_at: STARTED_AT, seen_at: new Date().toISOString(), state: 'live' },
-      ],
-    },
-  ];
+  return roles.map(({ name, state, since, detail }) => ({
+    name,
+    state,
+    since,
+    detail,
+    processes: processes
+      .filter(({ role }) => role === name)
+      .map(({ process, started_at: startedAt, seen_at: seenAt, state: own }) => ({
+        process,
+        started_at: startedAt.toISOString(),
+        seen_at: seenAt.toISOString(),
+        state: own,
+      })),
+  }));
 }

@@ -52,7 +52,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
         isTransient: (error) => isRetryable(error) || isPostgresUnavailable(error),
       },
     );
-    if (config.databaseUrl !== null && role.name !== 'api') announce(role, { config, log, releasers });
+    announce(role, { config, log, releasers });
     log.info({ url, metrics_url: exposed.url }, `${role.name} is ready`);
     const message: z.infer<typeof readyMessage> = { ready: true, url, metrics_url: exposed.url };
     process.send?.(message);
@@ -70,7 +70,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
 
 /** False while PostgreSQL is unavailable: the role itself waits for it, or starts without it. */
 async function checkDatabase({ name }: Role, config: Config): Promise<boolean> {
-  const url = name === 'api' ? config.apiDatabaseUrl : config.databaseUrl;
+  const url = databaseUrlOf(name, config);
   try {
     if (url !== null) await checkSessions(url);
     return true;
@@ -80,13 +80,19 @@ async function checkDatabase({ name }: Role, config: Config): Promise<boolean> {
   }
 }
 
-/** Starts the heartbeat of the process and its part of the history. The API has no write access, so it has none. */
+function databaseUrlOf(role: string, { apiDatabaseUrl, databaseUrl }: Config): string | null {
+  return role === 'api' ? apiDatabaseUrl : databaseUrl;
+}
+
+/** Starts the heartbeat of the process and its part of the history, which the API may not write. */
 function announce({ name }: Role, context: Parameters<typeof openPool>[0]): void {
-  const pool = openPool(context, `tds-${name}-heartbeat`, 1, { queryTimeoutMs: 5000 });
+  const url = databaseUrlOf(name, context.config);
+  if (url === null) return;
+  const pool = openPool(context, `tds-${name}-heartbeat`, 1, { url, queryTimeoutMs: 5000 });
   const process = `${hostname()}:${pid}:${randomUUID().slice(0, 8)}`;
   const heartbeat = startHeartbeat(pool, name, process, context.log);
   context.releasers.push('heartbeat', () => heartbeat.stop());
-  if (context.config.clickhouseUrl === null) return;
+  if (name === 'api' || context.config.clickhouseUrl === null) return;
   const clickhouse = openClickHouse(context, `tds-${name}-history`, { timeoutMs: 5000, connections: 2 });
   const history = startHistory({ pool, clickhouse, clock: systemClock, log: context.log });
   context.releasers.push('history', () => history.stop());

@@ -55,9 +55,7 @@ const pipelineRole = z.object({
   state: z.enum(['working', 'stalled', 'missing']),
   since: isoTimestamp.nullable(),
   detail: z.string().nullable(),
-  processes: z.array(roleProcess).meta({
-    description: 'Seen within the last hour. Of `api` only the process that answers: it writes no heartbeat',
-  }),
+  processes: z.array(roleProcess).meta({ description: 'Seen within the last hour' }),
 });
 export type PipelineRole = z.infer<typeof pipelineRole>;
 

@@ -58,9 +58,26 @@ test('every stage has the height of the head while nothing is behind', async () 
   expect(stage({ stages } as PipelineAnswer, 'accounts')).toMatchObject({ height: null, lag_messages: 0 });
   expect(roles.find(({ name }) => name === 'project')).toMatchObject({
     state: 'working',
-    processes: [{ process: 'here:project:1', state: 'live' }],
+    processes: [{ process: 'project:1:00000001', state: 'live' }],
   });
-  expect(roles.find(({ name }) => name === 'api')?.processes).toHaveLength(1);
+});
+
+test('the processes of the API show, and one that stops', async () => {
+  const [stays, stops] = [world.beat('api'), world.beat('api')];
+  const states = ({ roles }: PipelineAnswer) =>
+    roles
+      .find(({ name }) => name === 'api')
+      ?.processes.map(({ state }) => state)
+      .toSorted();
+  await shows((seen) => expect(states(seen)).toEqual(['live', 'live']));
+  await stops.stop();
+  await shows((seen) => expect(states(seen)).toEqual(['live', 'stopped']));
+  expect((await pipeline()).roles.find(({ name }) => name === 'api')).toMatchObject({ state: 'working' });
+  await stays.stop();
+  await shows((seen) => {
+    expect(seen.roles.find(({ name }) => name === 'api')).toMatchObject({ state: 'missing' });
+    expect(seen.alarms.map(({ name }) => name)).toContain('role:api');
+  });
 });
 
 test('a projector that stops shows with its height and lag', async () => {

@@ -17,6 +17,7 @@ const STALL_SECONDS = 2;
 let world: ProjectionWorld;
 let publisher: Publisher;
 const heartbeats: Heartbeat[] = [];
+const required = ['ingest', 'project', 'observe', 'dispatch', 'api'];
 
 beforeAll(async () => {
   world = await projectionWorld();
@@ -39,20 +40,20 @@ const aged = async (): Promise<void> =>
 
 test('a role is missing without a process, and working with one', async () => {
   expect(await roles()).toEqual(
-    ['ingest', 'project', 'observe', 'dispatch'].map((name) => ({
+    required.map((name) => ({
       name,
       state: 'missing',
       since: null,
       detail: 'no process was ever seen',
     })),
   );
-  for (const role of ['ingest', 'project', 'observe', 'dispatch']) {
-    heartbeats.push(startHeartbeat(world.pool, role, `here:1:${role}`, world.log));
+  for (const [i, role] of required.entries()) {
+    heartbeats.push(startHeartbeat(world.pool, role, `here:${i}:00000001`, world.log));
   }
-  for (const role of ['ingest', 'project', 'observe', 'dispatch']) {
+  for (const role of required) {
     await until(async () => (await state(role))?.state === 'working');
   }
-  expect(await state('project')).toMatchObject({ detail: 'here:1:project' });
+  expect(await state('project')).toMatchObject({ detail: 'here:1:00000001' });
 });
 
 test('a role is missing once its process is silent or has stopped', async () => {

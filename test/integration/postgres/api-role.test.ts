@@ -96,6 +96,10 @@ describe('the role of the API', () => {
     "UPDATE tds.served SET tables = '{}'",
     'DELETE FROM tds.operations',
     'UPDATE tds.rebuild_runs SET abort_requested_at = now()',
+    "INSERT INTO tds.role_processes (role, process) VALUES ('api', 'here:1:00000001')",
+    'DELETE FROM tds.role_processes',
+    'ALTER FUNCTION tds.write_api_heartbeat RESET ALL',
+    "CREATE OR REPLACE FUNCTION tds.write_api_heartbeat(id text, has_stopped boolean) RETURNS void LANGUAGE sql AS ''",
     'CREATE TABLE public.mine (x int)',
     'CREATE TABLE before_v1_b1.mine (x int)',
     'CREATE SCHEMA mine',
@@ -139,6 +143,94 @@ describe('the role of the API', () => {
     const show = async (name: string) => (await api.query(`SHOW ${name}`)).rows[0]?.[name];
     expect(await show('default_transaction_read_only')).toBe('on');
     expect(await show('statement_timeout')).toBe('15s');
+  });
+
+  describe('by the function of heartbeats', () => {
+    const writable = async (statement: string, values: unknown[] = []) => {
+      const client = await api.connect();
+      try {
+        await client.query('SET default_transaction_read_only = off');
+        return await client.query(statement, values);
+      } finally {
+        client.release(true);
+      }
+    };
+    const beat = async (id: unknown, hasStopped: unknown = false) =>
+      await writable('SELECT tds.write_api_heartbeat($1, $2)', [id, hasStopped]);
+    const processes = async () =>
+      (await owner.query('SELECT role, process, stopped_at IS NOT NULL AS stopped FROM tds.role_processes'))
+        .rows;
+    const live = { role: 'project', process: 'here:1:00000001', stopped: false };
+    const own = { role: 'api', process: 'a-host.example:17:0123abcd', stopped: false };
+
+    beforeAll(async () => {
+      await owner.query('INSERT INTO tds.role_processes (role, process) VALUES ($1, $2)', [
+        live.role,
+        live.process,
+      ]);
+    });
+
+    it('writes heartbeats of the role api only', async () => {
+      await beat(own.process);
+      await beat(own.process);
+      expect(await processes()).toEqual([live, own]);
+      await beat(own.process, true);
+      expect(await processes()).toEqual([live, { ...own, stopped: true }]);
+      await beat(live.process, true);
+      expect(await processes()).toContainEqual(live);
+    });
+
+    it.each([
+      [null, false],
+      ['here:1:00000001', null],
+      ['', false],
+      ['here', false],
+      ['here:1:0000000G', false],
+      ['here:1:00000001\nx', false],
+      [`${'x'.repeat(256)}:1:00000001`, false],
+      ["here'; DROP TABLE tds.served; --:1:00000001", false],
+    ])('refuses %s, %s', async (id, hasStopped) => {
+      const before = await processes();
+      await expect(beat(id, hasStopped)).rejects.toMatchObject({ code: '22023' });
+      expect(await processes()).toEqual(before);
+    });
+
+    it('uses its own tables and operators, not those that a caller names', async () => {
+      const search = 'SET search_path = before_v1_b1, pg_temp, tds';
+      const { rows } = await owner.query(
+        "SELECT prosecdef, proconfig FROM pg_proc WHERE proname = 'write_api_heartbeat'",
+      );
+      expect(rows).toEqual([{ prosecdef: true, proconfig: ['search_path=pg_catalog, pg_temp'] }]);
+      await expect(
+        writable(`${search}; SELECT tds.write_api_heartbeat('${own.process}', false)`),
+      ).resolves.toBeDefined();
+      expect(await processes()).toContainEqual(own);
+    });
+
+    it('keeps a thousand processes at most', async () => {
+      await writable(`SELECT tds.write_api_heartbeat('here:' || n || ':00000001', false)
+        FROM generate_series(1, 1005) AS n`);
+      const all = await processes();
+      expect(all.filter(({ role }) => role === 'api')).toHaveLength(1000);
+      expect(all).toContainEqual(live);
+    });
+
+    it('refuses another role of the database', async () => {
+      const other = `other_${randomBytes(4).toString('hex')}`;
+      await owner.query(`CREATE ROLE ${other}`);
+      await owner.query(`GRANT USAGE ON SCHEMA tds TO ${other}`);
+      const client = await owner.connect();
+      try {
+        await client.query(`SET ROLE ${other}`);
+        await expect(
+          client.query(`SELECT tds.write_api_heartbeat('${own.process}', false)`),
+        ).rejects.toMatchObject({ code: '42501' });
+      } finally {
+        client.release(true);
+      }
+      await owner.query(`DROP OWNED BY ${other}`);
+      await owner.query(`DROP ROLE ${other}`);
+    });
   });
 
   it('loses privileges granted by mistake at the next grant', async () => {

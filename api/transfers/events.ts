@@ -1,0 +1,93 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { pageOfEvents } from '../../projections/block-events/queries.ts';
+import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { MAX_HEIGHT, newestTransfer, transfersOfTransaction } from '../../projections/transfers/queries.ts';
+import { eventListAnswer } from '../../schemas/api/events.ts';
+import { eventName } from '../../schemas/decode/names.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
+import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
+import { HttpError, invalidInput, invalidPage, notFound } from '../http/errors.ts';
+import { hash, limit, page } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { height } from './filters.ts';
+import { withEvents } from './indexed-events.ts';
+
+export function eventsRoute({ clickhouseFor }: { readonly clickhouseFor: ClickHouseFor }): Route {
+  return defineRoute({
+    id: 'listEvents',
+    method: 'GET',
+    path: '/api/events/',
+    summary: 'List the events of a block or a transaction',
+    description: [
+      'All events, also those that are no transfers, in the order of the block, with keys and data as the chain has them. Exactly',
+      'one of `block` and `txhash` is required. A transaction is found by its transfers: one without any returns 404. Returns 409',
+      'with code `events_not_kept` for a block before Starknet 0.13.2, or whose header is not known: only its transfers are',
+      'indexed.',
+    ].join(' '),
+    tag: 'Transfers',
+    auth: 'key',
+    asOf: 'Events are those of the block that the chain has now.',
+    query: z.object({
+      block: height('Height of the block').optional(),
+      txhash: hash().optional(),
+      page: page(),
+      limit: limit(),
+    }),
+    response: { 200: eventListAnswer },
+    errors: [404, 409, 503],
+    async handler({ input: { query }, served, request }) {
+      const { block, txhash } = query;
+      if ((block === undefined) === (txhash === undefined))
+        throw invalidInput({ non_field_errors: ['Give either block or txhash.'] });
+      if (query.page === 'invalid') throw invalidPage();
+      const stores = { clickhouse: clickhouseFor(request), tables: served };
+      const offset = query.page === 'last' ? null : Math.min((query.page - 1) * query.limit, REACHABLE_ROWS);
+      const read = await withEvents(
+        stores,
+        async () =>
+          txhash === undefined
+            ? await indexedBlock(stores, block ?? 0)
+            : await blockOfTransaction(stores, txhash),
+        async (at) =>
+          await pageOfEvents(stores.clickhouse, served, { height: at, txhash, offset, limit: query.limit }),
+      );
+      const listed = read?.events.page ?? null;
+      if (read === null || listed === null)
+        throw new HttpError(409, 'events_not_kept', 'The events of this block are not kept.');
+      const { found } = read;
+      const { total: count, events } = listed;
+      const results = events.map((event) => ({
+        ...event,
+        name: eventName(event.keys),
+        block: found.height,
+        block_hash: found.hash,
+      }));
+      const asked = resolvePage(query.page, query.limit, count);
+      return { status: 200, body: envelope(results, asked, { query: request.query, count }) };
+    },
+  });
+}
+
+interface Stores {
+  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly tables: ServedBuilds;
+}
+
+async function indexedBlock({ clickhouse, tables }: Stores, at: number) {
+  const block = at > MAX_HEIGHT ? undefined : (await blocksAt(clickhouse, tables, [at])).get(at);
+  if (block === undefined) throw notFound('The block is not indexed.');
+  return { height: at, hash: block.hash };
+}
+
+async function blockOfTransaction({ clickhouse, tables }: Stores, txhash: Felt) {
+  const filters = { felts: { txhash }, lo: 0, hi: MAX_HEIGHT };
+  const { query, params } = newestTransfer(transfersOfTransaction(tables), filters);
+  const [found] = await clickhouse.rows(query, params);
+  if (found === undefined) throw notFound('No transfer of this transaction is indexed.');
+  return { height: found.transfer.block, hash: found.blockHash };
+}

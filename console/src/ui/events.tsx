@@ -1,0 +1,90 @@
+import type { JSX } from 'preact';
+import type { ListEventsData, ListEventsResponses } from 'token-data-service-client';
+import { ApiError } from 'token-data-service-client';
+
+import { countText, shortHex } from '../format.ts';
+import { useEndless } from '../loading.ts';
+import type { ListPage } from '../loading.ts';
+import { Loading, More, Panel, Table } from './parts.tsx';
+import { Copyable, Hex } from './values.tsx';
+
+type Event = ListEventsResponses[200]['results'][number];
+type Page = ListPage<Event> & { readonly isKept: boolean };
+
+const PAGE = 25;
+
+/** The raw events of a block or a transaction. */
+export function RawEvents({
+  of,
+}: {
+  readonly of: Pick<NonNullable<ListEventsData['query']>, 'block' | 'txhash'>;
+}): JSX.Element {
+  const list = useEndless(
+    async (api, at, signal): Promise<Page> => {
+      const page = at === null ? 1 : Number(at);
+      try {
+        const { results, count, total_pages } = await api.listEvents({
+          query: { ...of, limit: PAGE, page },
+          signal,
+        });
+        return { rows: results, next: page < total_pages ? String(page + 1) : null, count, isKept: true };
+      } catch (error) {
+        // Unknown blocks and transactions are named by the rest of the screen.
+        if (error instanceof ApiError && [404, 409].includes(error.status))
+          return { rows: [], next: null, count: 0, isKept: error.status === 404 };
+        throw error;
+      }
+    },
+    [of],
+  );
+  return (
+    <Panel title="Events">
+      <Loading of={list}>
+        {(page) => (
+          <Table
+            caption={'block' in of ? 'Events of the block' : 'Events of the transaction'}
+            rows={page.rows}
+            keyOf={({ index }) => String(index)}
+            empty={
+              'isKept' in page && page.isKept === false
+                ? 'The events of this block are not kept.'
+                : 'No events.'
+            }
+            columns={[
+              { title: 'Index', isNumber: true, cell: ({ index }) => countText(index) },
+              { title: 'Name', cell: ({ name }) => name ?? <span class="quiet">unknown</span> },
+              { title: 'Emitter', cell: ({ from_address }) => <Hex value={from_address} to="token" /> },
+              ...('block' in of
+                ? [
+                    {
+                      title: 'Transaction',
+                      cell: ({ transaction_hash }: Event) => <Hex value={transaction_hash} to="tx" />,
+                    },
+                  ]
+                : []),
+              { title: 'Keys', cell: ({ keys }) => <Felts of={keys} /> },
+              { title: 'Data', cell: ({ data }) => <Felts of={data} /> },
+            ]}
+          />
+        )}
+      </Loading>
+      <More list={list} />
+    </Panel>
+  );
+}
+
+function Felts({ of }: { readonly of: readonly string[] }): JSX.Element {
+  if (of.length === 0) return <span class="quiet">–</span>;
+  return (
+    <ol class="felts">
+      {of.map((felt, index) => (
+        // A felt may be there twice.
+        <li key={`${index}/${felt}`}>
+          <Copyable full={felt}>
+            <code>{shortHex(felt)}</code>
+          </Copyable>
+        </li>
+      ))}
+    </ol>
+  );
+}
