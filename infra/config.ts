@@ -268,7 +268,7 @@ export const settings = {
     'HEAD_POLL_MS',
     integer(10, 60_000),
     250,
-    'polling interval of the head block, in milliseconds; 1000 at least while the node announces new blocks',
+    'polling interval of the head block, in milliseconds; at least 1000 ms while the node announces new blocks',
   ),
   l1PollSeconds: setting(
     'L1_POLL_SECONDS',

@@ -24,8 +24,15 @@ export interface Heartbeat {
  */
 export function startHeartbeat(pool: Pool, role: string, process: string, log: Logger): Heartbeat {
   const stopping = new AbortController();
+  let isFailing = false;
   const attempt = async (work: Promise<unknown>): Promise<void> => {
-    await work.catch((error: unknown) => log.debug({ err: error }, 'could not write heartbeat'));
+    try {
+      await work;
+      isFailing = false;
+    } catch (error) {
+      log[isFailing ? 'debug' : 'warn']({ err: error }, 'could not write heartbeat');
+      isFailing = true;
+    }
   };
   const write = async (hasStopped: boolean): Promise<void> =>
     await attempt(

@@ -25,9 +25,12 @@ export interface CheckCount {
 /** Outcomes of comparisons by Starknet version. They outlive the process; what was verified once is known to hold. */
 export interface CommitmentStore {
   held(commitment: Commitment): Promise<readonly string[]>;
+  /** The lowest verified height; null: none, or not known. */
+  lowest(): Promise<number | null>;
   add(counts: readonly CheckCount[]): Promise<void>;
 }
 
+const lowestRow = z.object({ height: z.number().nullable() });
 const heldRow = z.object({ starknet_version: z.string() });
 
 export function createCommitmentStore(db: Sql): CommitmentStore {
@@ -36,6 +39,11 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
       const sql = `SELECT starknet_version FROM tds.commitment_checks
         WHERE commitment = $1 AND outcome = 'verified' ORDER BY 1`;
       return (await sqlRows(db, heldRow, sql, [commitment])).map((row) => row.starknet_version);
+    },
+    async lowest() {
+      const sql = "SELECT min(from_height) AS height FROM tds.commitment_checks WHERE outcome = 'verified'";
+      const [row] = await sqlRows(db, lowestRow, sql, []);
+      return row?.height ?? null;
     },
     async add(counts) {
       const sql = `INSERT INTO tds.commitment_checks AS stored
@@ -60,6 +68,8 @@ const STORE_EVERY_MS = 10_000;
 export interface CommitmentChecks {
   /** Whether a block was ever verified; of one Starknet version, or of any. */
   holds(commitment: Commitment, version: string | null): Promise<boolean>;
+  /** Whether a block at or below a height was ever verified: blocks above it have no older Starknet version. */
+  isAboveVerified(height: number): Promise<boolean>;
   /** Mismatches in a row of a commitment that is not known to hold. */
   strange(commitment: Commitment): number;
   /** `proves`: the block has what the commitment is made of. Stored within seconds, and at once where it is the first of its version. */
@@ -102,6 +112,8 @@ export function createCommitmentChecks({
   const held = new Map<Commitment, Set<string>>();
   const asked = new Map<Commitment, number>();
   const strange = new Map<Commitment, number>();
+  let lowest = Infinity;
+  let oldBlocks = 0;
   let counted = new Map<string, CheckCount>();
   let storeAt = clock.now() + STORE_EVERY_MS;
 
@@ -110,8 +122,8 @@ export function createCommitmentChecks({
     return version === null ? (versions?.size ?? 0) > 0 : versions?.has(version) === true;
   };
   const hold = (commitment: Commitment, versions: readonly string[]): void => {
+    if (versions.some((version) => !isHeld(commitment, version))) strange.delete(commitment);
     held.set(commitment, new Set([...(held.get(commitment) ?? []), ...versions]));
-    strange.delete(commitment);
   };
   const flush = async (): Promise<void> => {
     if (counted.size === 0) return;
@@ -131,11 +143,21 @@ export function createCommitmentChecks({
       }
       return isHeld(commitment, version);
     },
+    async isAboveVerified(height) {
+      if (oldBlocks % READ_EVERY === 0) lowest = Math.min(lowest, (await store.lowest()) ?? Infinity);
+      oldBlocks += 1;
+      return height >= lowest;
+    },
     strange: (commitment) => strange.get(commitment) ?? 0,
     async count(commitment, { height, starknet_version: version }, outcome, proves) {
       metrics.commitmentChecks.inc({ commitment, outcome });
-      if (outcome === 'mismatched') strange.set(commitment, (strange.get(commitment) ?? 0) + 1);
+      if (outcome === 'mismatched' && !isHeld(commitment, version))
+        strange.set(commitment, (strange.get(commitment) ?? 0) + 1);
       if (!proves) return;
+      if (outcome === 'verified') {
+        strange.delete(commitment);
+        lowest = Math.min(lowest, height);
+      }
       const key = `${commitment} ${version} ${outcome}`;
       const { blocks, from, to } = counted.get(key) ?? { blocks: 0, from: height, to: height };
       counted.set(key, {
@@ -161,7 +183,8 @@ export function createCommitmentChecks({
   };
 }
 
-const MISMATCHES: Record<Commitment, string> = {
+const MISMATCHES: Record<Commitment | 'version', string> = {
+  version: 'a block below it has a newer Starknet version',
   block_hash: 'its header does not have its hash',
   events: 'its events do not match the event_commitment of its header',
   transactions: 'its transactions do not match the transaction_commitment of its header',
@@ -175,7 +198,7 @@ const PARTS: Record<Commitment, string> = {
   receipts: 'receipt_commitment or whole receipts',
 };
 
-export function mismatched({ height, hash }: BlockBody, commitment: Commitment): AppError {
+export function mismatched({ height, hash }: BlockBody, commitment: Commitment | 'version'): AppError {
   return new AppError('BLOCK_MISMATCHED', `block ${height}: ${MISMATCHES[commitment]}`, {
     retryable: true,
     details: { height, hash },
@@ -185,7 +208,7 @@ export function mismatched({ height, hash }: BlockBody, commitment: Commitment):
 export function incomplete({ height, hash }: BlockBody, commitment: Commitment): AppError {
   return new AppError(
     'BLOCK_UNVERIFIABLE',
-    `block ${height}: the node does not give ${PARTS[commitment]}, which other blocks of this Starknet version have; to index it nevertheless, set VERIFY_INCOMPLETE=accept`,
+    `block ${height}: the node does not give ${PARTS[commitment]}, which other blocks have; to index it nevertheless, set VERIFY_INCOMPLETE=accept`,
     { retryable: true, details: { height, hash } },
   );
 }

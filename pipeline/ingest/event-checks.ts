@@ -16,7 +16,7 @@ const PROBED = 8;
 
 /**
  * Compares the events of blocks with the commitments in their headers, and records the outcome in the block. What holds is asked
- * of all Starknet versions, so that no block escapes by naming a version that there is not. Before the first match, other blocks are
+ * of all Starknet versions, so that no block escapes by naming a newer version that there is not. Before the first match, other blocks are
  * compared to find one.
  */
 export function createEventCheck(

@@ -12,6 +12,8 @@ const SUBSCRIBED_POLL_MS = 1000;
 const ANNOUNCED_POLL_MS = 50;
 /** Milliseconds for which a head that was announced is polled for, and an announcement of one that was polled waited for. */
 const ANNOUNCEMENT_MS = 1000;
+/** An announcement so soon after a head was found is that of this head. */
+const LATE_MS = 100;
 /** Heads whose publish latency is still measured. */
 const MAX_TIMED_HEADS = 100;
 
@@ -64,10 +66,14 @@ export function createHeads(deps: HeadsDeps) {
       announced = current;
       announcedAt = clock.now();
     },
-    /** Sleeps until the next poll, or until the node announces another head. */
-    async wait(signal: AbortSignal): Promise<void> {
+    /**
+     * Sleeps until the next poll, or until the node announces another head.
+     *
+     * @param isBehind the node does not serve all blocks of its head yet
+     */
+    async wait(signal: AbortSignal, { isBehind = false } = {}): Promise<void> {
       const polled = pollDelay(clock.now() - roseAt, interval, settings.headPollMs);
-      await announcements.wait(polled, signal);
+      await announcements.wait(polled, isBehind, signal);
     },
     close: announcements.close,
   };
@@ -75,6 +81,8 @@ export function createHeads(deps: HeadsDeps) {
 
 /** The announcements of heads by the node, and whether it can be relied on for them. */
 function followAnnouncements({ subscribeToHeads, clock, settings }: HeadsDeps) {
+  /** Whether the subscription has announced a head since it began. */
+  let isReliable = false;
   /** Of the newest announcement whose head was not found yet; null: none. */
   let announcedAt: number | null = null;
   /** Of the first head that was found and not announced since; null: none. */
@@ -83,34 +91,39 @@ function followAnnouncements({ subscribeToHeads, clock, settings }: HeadsDeps) {
   /** Whether an announcement ends the next wait: once for each head, so that a node cannot keep the ingester busy. */
   let canWake = true;
   const subscription = subscribeToHeads?.(() => {
-    if (unannouncedAt === null) announcedAt = clock.now();
+    isReliable = true;
+    const isLate = unannouncedAt !== null && clock.now() - unannouncedAt < LATE_MS;
+    if (!isLate) announcedAt = clock.now();
     unannouncedAt = null;
     if (canWake) wake();
   });
-  const isDue = (): boolean => announcedAt !== null && clock.now() - announcedAt < ANNOUNCEMENT_MS;
+  const isRecent = (at: number | null, ms: number): boolean => at !== null && clock.now() - at < ms;
+  const isDue = (): boolean => isRecent(announcedAt, ANNOUNCEMENT_MS);
+  const isRelied = (): boolean => isReliable && subscription?.isLive() === true;
 
   /** Milliseconds to the next poll, given those without announcements. */
   const delay = (polled: number): number => {
-    if (subscription?.isLive() !== true || unannouncedAt !== null) return polled;
+    if (!isRelied() || unannouncedAt !== null) return polled;
     return isDue() ? ANNOUNCED_POLL_MS : Math.max(settings.headPollMs, SUBSCRIBED_POLL_MS);
   };
   return {
     /** The head has changed. */
     found(): void {
-      if (announcedAt === null) unannouncedAt ??= clock.now();
+      if (!isDue() && isRelied()) unannouncedAt ??= clock.now();
       announcedAt = null;
       canWake = true;
     },
-    async wait(polled: number, signal: AbortSignal): Promise<void> {
-      if (unannouncedAt !== null && clock.now() - unannouncedAt > ANNOUNCEMENT_MS) {
+    async wait(polled: number, isBehind: boolean, signal: AbortSignal): Promise<void> {
+      if (unannouncedAt !== null && !isRecent(unannouncedAt, ANNOUNCEMENT_MS)) {
         unannouncedAt = null;
+        isReliable = false;
         subscription?.restart();
       }
       const woken = new AbortController();
       wake = () => woken.abort();
       signal.addEventListener('abort', wake, { once: true });
       if (signal.aborted || (canWake && isDue())) wake();
-      await clock.sleep(delay(polled), woken.signal);
+      await clock.sleep(isBehind ? Math.min(polled, delay(polled)) : delay(polled), woken.signal);
       signal.removeEventListener('abort', wake);
       canWake = !isDue();
     },

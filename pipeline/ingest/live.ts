@@ -48,7 +48,8 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
       await l1.apply(indexed);
       await heads.announce();
       if (outcome !== 'waiting') await task.progress();
-      if (outcome !== 'more' || indexed.cursor() > heads.height()) await heads.wait(lease.signal);
+      if (outcome !== 'more' || indexed.cursor() > heads.height())
+        await heads.wait(lease.signal, { isBehind: outcome === 'waiting' });
     }
   } finally {
     prefetch.close();

@@ -1,9 +1,13 @@
+import { WebSocket } from 'ws';
+
 import type { Logger } from '../../infra/log.ts';
 import { backoffMs } from '../../infra/retry.ts';
 
 /** A node that does not answer, or says no, is asked again at this pace. */
 const RETRY = { baseMs: 500, maxMs: 60_000 };
 const CONFIRM_MS = 10_000;
+/** A header has some kilobytes. */
+const MAX_BYTES = 1_000_000;
 /** `starknet_subscriptionReorg` comes on any subscription. */
 const ANNOUNCEMENTS = new Set(['starknet_subscriptionNewHeads', 'starknet_subscriptionReorg']);
 
@@ -15,27 +19,27 @@ export interface HeadSubscription {
   close(): void;
 }
 
-/** Calls back when the node says that its head has changed, and when a subscription is confirmed. */
-export type SubscribeToHeads = (onChange: () => void) => HeadSubscription;
+/** Calls back when the node says that its head has changed. */
+export type SubscribeToHeads = (onAnnouncement: () => void) => HeadSubscription;
 
 /**
  * Subscribes to a node's heads over its WebSocket (`starknet_subscribeNewHeads`, JSON-RPC 0.8 and later), again and again
  * until closed. An announcement is a wake-up call and never data: its content is not read, and nodes miss some.
  */
 export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
-  return (onChange) => {
+  return (onAnnouncement) => {
     let socket: WebSocket | null = null;
     let timer: NodeJS.Timeout | undefined;
     let isLive = false;
     let failures = 0;
 
     const connect = (): void => {
-      const opened = new WebSocket(url);
+      const opened = new WebSocket(url, { maxPayload: MAX_BYTES });
       socket = opened;
       const lost = (why: string): void => {
         if (socket !== opened) return;
         socket = null;
-        opened.close();
+        opened.terminate();
         clearTimeout(timer);
         if (isLive || failures === 0) log.warn({ why }, 'the node announces no heads; its head is polled');
         isLive = false;
@@ -43,12 +47,12 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
         timer = setTimeout(connect, backoffMs(failures, RETRY, Math.random()));
       };
       timer = setTimeout(() => lost(`no answer within ${CONFIRM_MS} ms`), CONFIRM_MS);
-      opened.addEventListener('open', () => opened.send(JSON.stringify(SUBSCRIBE)));
-      opened.addEventListener('error', () => lost('connection failed'));
-      opened.addEventListener('close', () => lost('connection closed'));
-      opened.addEventListener('message', ({ data }) => {
+      opened.on('open', () => opened.send(JSON.stringify(SUBSCRIBE)));
+      opened.on('error', (error) => lost(error.message));
+      opened.on('close', () => lost('connection closed'));
+      opened.on('message', (data: Buffer) => {
         if (socket !== opened) return;
-        const kind = kindOf(data);
+        const kind = kindOf(data.toString('utf8'));
         if (kind === 'refusal') return lost('subscription refused');
         if (kind === 'confirmation') {
           clearTimeout(timer);
@@ -56,7 +60,7 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
           failures = 0;
           log.info('the node announces its heads');
         }
-        if (kind !== 'other') onChange();
+        if (kind === 'announcement') onAnnouncement();
       });
     };
     const disconnect = (): void => {
@@ -64,7 +68,7 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
       const old = socket;
       socket = null;
       isLive = false;
-      old?.close();
+      old?.terminate();
     };
     connect();
     return {
@@ -80,17 +84,18 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
 
 const SUBSCRIBE = { jsonrpc: '2.0', id: 1, method: 'starknet_subscribeNewHeads', params: {} };
 
-function kindOf(data: unknown): 'confirmation' | 'refusal' | 'announcement' | 'other' {
-  const message = parsed(data);
+function kindOf(text: string): 'confirmation' | 'refusal' | 'announcement' | 'other' {
+  const message = parsed(text);
   if (typeof message !== 'object' || message === null) return 'other';
   if ('method' in message) return ANNOUNCEMENTS.has(String(message.method)) ? 'announcement' : 'other';
-  if (!('id' in message) || message.id !== SUBSCRIBE.id) return 'refusal';
-  return 'result' in message ? 'confirmation' : 'refusal';
+  // An error without an id is that of the only request.
+  if ('error' in message) return 'refusal';
+  return 'id' in message && message.id === SUBSCRIBE.id && 'result' in message ? 'confirmation' : 'other';
 }
 
-function parsed(data: unknown): unknown {
+function parsed(text: string): unknown {
   try {
-    return JSON.parse(String(data));
+    return JSON.parse(text);
   } catch {
     return null;
   }

@@ -91,7 +91,7 @@ export const publicVerificationAnswer = z
       .nullable()
       .meta({
         description:
-          'The last `tds verify` of the whole index, or of the most heights, that was conclusive: what it compared, and the differences that remained',
+          'The last `tds verify` of the whole index, or of the most heights, that was conclusive, or a later one that found differences: the heights it compared, and the differences that remained',
       }),
     last_rebuild: z
       .object({

@@ -20,6 +20,7 @@ export interface KnownStore extends CommitmentStore {
 export function knownStore(known: readonly `${Commitment} ${string}`[] = []): KnownStore {
   const stored = new Map(known.map((one) => [`${one} verified`, 0]));
   const reads: Commitment[] = [];
+  let lowest: number | null = null;
   return {
     stored,
     reads: (commitment) => reads.filter((one) => one === commitment).length,
@@ -31,8 +32,10 @@ export function knownStore(known: readonly `${Commitment} ${string}`[] = []): Kn
           kind === commitment && outcome === 'verified' ? [version] : [],
         );
     },
+    lowest: async () => lowest,
     async add(counts) {
-      for (const { commitment, version, outcome, blocks } of counts) {
+      for (const { commitment, version, outcome, blocks, from } of counts) {
+        if (outcome === 'verified') lowest = Math.min(lowest ?? from, from);
         const key = `${commitment} ${version} ${outcome}`;
         stored.set(key, (stored.get(key) ?? 0) + blocks);
       }

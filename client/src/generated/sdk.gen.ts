@@ -366,7 +366,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the price of a token
      *
-     * In US dollars; 0 if the feed does not know the token. The feed is queried if no price is stored, or with `force_refresh`; if it does not answer within 8 s, the stored price is returned. `as_of_block` is rejected: Its answer is kept with the time at which it was learned, not with a block.
+     * In US dollars; 0 if the feed does not know the token. The feed is queried if no price is stored, or with `force_refresh`; if it does not answer within 8 s, the stored price is returned. `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public getPrice<ThrowOnError extends boolean = true>(options: Options<GetPriceData, ThrowOnError>): RequestResult<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'>({
@@ -398,7 +398,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the price of a token at a time
      *
-     * Returns the newest price at or before `at_time`, however old it is; 404 if there is none. `as_of_block` is rejected: Its answer is kept with the time at which it was learned, not with a block.
+     * Returns the newest price at or before `at_time`, however old it is; 404 if there is none. `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public getPriceAt<ThrowOnError extends boolean = true>(options: Options<GetPriceAtData, ThrowOnError>): RequestResult<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'>({
@@ -412,7 +412,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the prices of a token over time
      *
-     * Returns one bucket per interval, oldest first, in UTC; weeks begin on Monday. Buckets without a price are left out. Buckets are whole: the first one contains `start_time`. A response has at most 5,000 buckets; if there are more, continue with `next_start_time`. `as_of_block` is rejected: Its answer is kept with the time at which it was learned, not with a block.
+     * Returns one bucket per interval, oldest first, in UTC; weeks begin on Monday. Buckets without a price are left out. Buckets are whole: the first one contains `start_time`. A response has at most 5,000 buckets; if there are more, continue with `next_start_time`. `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public getPriceHistory<ThrowOnError extends boolean = true>(options: Options<GetPriceHistoryData, ThrowOnError>): RequestResult<GetPriceHistoryResponses, GetPriceHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceHistoryResponses, GetPriceHistoryErrors, ThrowOnError, 'data'>({
@@ -426,7 +426,7 @@ export class Operations extends HeyApiClient {
     /**
      * List tokens
      *
-     * Curated tokens first. Leaves out hidden tokens unless `hidden` is given. `as_of_block` is rejected: Its answer is kept with the time at which it was learned, not with a block.
+     * Curated tokens first. Leaves out hidden tokens unless `hidden` is given. `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public listTokens<ThrowOnError extends boolean = true>(options?: Options<ListTokensData, ThrowOnError>): RequestResult<ListTokensResponses, ListTokensErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListTokensResponses, ListTokensErrors, ThrowOnError, 'data'>({
@@ -440,7 +440,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a token
      *
-     * `as_of_block` is rejected: Its answer is kept with the time at which it was learned, not with a block.
+     * `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public getToken<ThrowOnError extends boolean = true>(options: Options<GetTokenData, ThrowOnError>): RequestResult<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'>({
@@ -510,7 +510,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the metadata of an NFT
      *
-     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: Its answer is kept with the time at which it was learned, not with a block.
+     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public getNftMetadata<ThrowOnError extends boolean = true>(options: Options<GetNftMetadataData, ThrowOnError>): RequestResult<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'>({
@@ -524,7 +524,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the NFTs of a contract
      *
-     * Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. `as_of_block` is rejected: Its answer is kept with the time at which it was learned, not with a block.
+     * Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public getNftCollection<ThrowOnError extends boolean = true>(options: Options<GetNftCollectionData, ThrowOnError>): RequestResult<GetNftCollectionResponses, GetNftCollectionErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftCollectionResponses, GetNftCollectionErrors, ThrowOnError, 'data'>({

@@ -804,7 +804,7 @@ export type Verification = {
         to: string | null;
     };
     /**
-     * The last `tds verify` of the whole index, or of the most heights, that was conclusive: what it compared, and the differences that remained
+     * The last `tds verify` of the whole index, or of the most heights, that was conclusive, or a later one that found differences: the heights it compared, and the differences that remained
      */
     last_verify: {
         at: string;

@@ -98,13 +98,19 @@ const verifyRow = z.object({
   differences: z.number(),
 });
 
-/** A run over the whole index has the most heights, and a later one has more. */
+/**
+ * The run of the most heights, as a run over the whole index has, and a later one more; or a newer one that left differences, which
+ * that one does not know.
+ */
 async function readLastVerify(db: Sql): Promise<Part<'last_verify'>> {
   const [row] = await sqlRows(
     db,
     verifyRow,
-    `SELECT finished_at AS at, from_height AS "from", to_height AS "to", differences FROM tds.verify_runs
-     WHERE outcome != 'inconclusive' ORDER BY to_height - from_height DESC NULLS LAST, id DESC LIMIT 1`,
+    `WITH runs AS (SELECT * FROM tds.verify_runs WHERE outcome != 'inconclusive'),
+       widest AS (SELECT id FROM runs ORDER BY to_height - from_height DESC NULLS LAST, id DESC LIMIT 1)
+     SELECT finished_at AS at, from_height AS "from", to_height AS "to", differences FROM runs
+     WHERE id = (SELECT id FROM widest) OR id > (SELECT id FROM widest) AND outcome = 'differences'
+     ORDER BY id DESC LIMIT 1`,
     [],
   );
   return row === undefined ? null : { ...row, at: row.at.toISOString() };

@@ -34,6 +34,7 @@ function redisUrls(redisUrl: string | null): (string | null)[] {
 export function ownPorts(config: Config): number[] {
   const urls = [
     config.starknetRpcUrl,
+    config.starknetWsUrl,
     config.clickhouseUrl,
     config.apiClickhouseUrl,
     config.databaseUrl,

@@ -44,7 +44,7 @@ export async function startSimulatedParts(options: SimulatedPartsOptions): Promi
   const services = [chain, feed, gateway].filter((service) => service !== null);
 
   env['STARKNET_RPC_URL'] = chain.url;
-  env['STARKNET_WS_URL'] ??= chain.url.replace('http', 'ws');
+  env['STARKNET_WS_URL'] = chain.url.replace('http', 'ws');
   env['INDEX_FROM'] ??= '0';
   show('Starknet', `simulated chain at ${chain.url}`);
   if (feed !== null) {

@@ -229,6 +229,14 @@ test('shows the last verification of the most heights and the last rebuild', asy
   });
 });
 
+test('shows a later verification that left differences', async () => {
+  await world.api.pool.query(
+    `INSERT INTO tds.verify_runs (started_at, outcome, from_height, to_height, differences)
+     VALUES (now(), 'differences', 2, 2, 3), (now(), 'no differences', 3, 3, 0)`,
+  );
+  await soon(async () => expect((await ask()).last_verify).toMatchObject({ from: 2, to: 2, differences: 3 }));
+});
+
 test('counts the open events of the quarantine and their contracts', async () => {
   const event = (position: number, contract = COIN): QuarantineMessage => ({
     type: 'event.quarantined',

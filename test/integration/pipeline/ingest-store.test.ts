@@ -146,6 +146,7 @@ test('repairsLeft counts pending repairs', async () => {
 test('counts of comparisons add up, and what was verified is known to hold by version', async () => {
   const counts = createCommitmentStore(pool);
   expect(await counts.held('block_hash')).toEqual([]);
+  expect(await counts.lowest()).toBeNull();
   const count = {
     commitment: 'block_hash',
     version: '0.14.1',
@@ -157,7 +158,7 @@ test('counts of comparisons add up, and what was verified is known to hold by ve
   await counts.add([
     count,
     { ...count, version: '0.13.4' },
-    { ...count, version: '0.15.0', outcome: 'mismatched' },
+    { ...count, version: '0.15.0', outcome: 'mismatched', from: 1 },
   ]);
   await createCommitmentStore(pool).add([
     { ...count, from: 3, to: 4 },
@@ -165,6 +166,7 @@ test('counts of comparisons add up, and what was verified is known to hold by ve
   ]);
   expect(await counts.held('block_hash')).toEqual(['0.13.4', '0.14.1']);
   expect(await counts.held('receipts')).toEqual(['0.14.1']);
+  expect(await counts.lowest()).toBe(3);
   const { rows } = await pool.query(
     `SELECT blocks, from_height, to_height FROM tds.commitment_checks
       WHERE commitment = 'block_hash' AND starknet_version = '0.14.1' AND outcome = 'verified'`,

@@ -5,8 +5,9 @@ import { describe, expect, test } from 'vitest';
 
 import { parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
 import type { FetchedBlock } from '../../../../pipeline/node/types.ts';
+import { AppError } from '../../../../schemas/errors.ts';
 import { ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
-import { madeUpHeader, makeBlock } from '../../../support/chain-messages.ts';
+import { busyBlock, madeUpHeader, makeBlock } from '../../../support/chain-messages.ts';
 import {
   REFUSED,
   UNVERIFIABLE,
@@ -55,6 +56,36 @@ test('passes blocks of a version of which none has matched', async () => {
 test('passes blocks of a version that hashes otherwise', async () => {
   const store = knownStore(['block_hash 0.13.1']);
   expect(await outcomes([fetched(0, false, '0.13.1')], { store })).toEqual(['passed']);
+});
+
+test('refuses a block that names a version from before the commitments above one that has them', async () => {
+  const store = knownStore();
+  const old = [
+    fetched(0, false, '0.13.1'),
+    fetched(1, true),
+    fetched(2, false, '0.13.1'),
+    fetched(3, false, ''),
+  ];
+  expect(await outcomes(old, { store })).toEqual(['passed', 'passed', REFUSED, REFUSED]);
+  // A process that starts later.
+  const later = await checkedNode([fetched(0, false, ''), fetched(1, false, '0.13.1')], { store });
+  expect((await later.getBlockWithReceipts(0)).body.height).toBe(0);
+  await expect(later.getBlockWithReceipts(1)).rejects.toThrow(
+    'a block below it has a newer Starknet version',
+  );
+  expect(await outcomes([fetched(0, true), fetched(1, false, '0.13.1')], { mode: 'record' })).toEqual([
+    'passed',
+    'passed',
+  ]);
+});
+
+test('passes a block whose signatures the node gives in another form', async () => {
+  const details = () => {
+    throw new AppError('NODE_ANSWER_INVALID', 'a signature is no list');
+  };
+  const { body, ...rest } = fetched(0, true);
+  const block = { ...rest, body: { ...body, transactions: busyBlock(0, 1).transactions }, details };
+  expect(await outcomes([block], { mode: 'all', incomplete: 'accept' })).toEqual(['passed']);
 });
 
 test('refuses a block that lacks a part of its header once its version is known to hold, unless it is accepted', async () => {

@@ -42,20 +42,28 @@ function world({ subscribed }: { subscribed: boolean }) {
         },
   });
   let height = 0;
+  const poll = ({ rises = false } = {}): void => {
+    height += rises ? 1 : 0;
+    heads.observe({ height, hash: toFelt(BigInt(height + 1)) });
+  };
   return {
     node,
     heads,
     /** The node answers a poll with the same head, or the next one. */
-    poll: ({ rises = false } = {}): void => {
-      height += rises ? 1 : 0;
-      heads.observe({ height, hash: toFelt(BigInt(height + 1)) });
+    poll,
+    /** The node has announced its first head, and serves it. */
+    begin: (): void => {
+      poll();
+      node.announce();
+      poll({ rises: true });
+      now += 10 * SUBSCRIBED;
     },
     pass: (ms: number): void => void (now += ms),
     /** Waits, and returns for how long. */
-    wait: async (during = (): void => undefined): Promise<number> => {
+    wait: async (during = (): void => undefined, isBehind = false): Promise<number> => {
       const began = now;
       duringSleep = during;
-      await heads.wait(new AbortController().signal);
+      await heads.wait(new AbortController().signal, { isBehind });
       return now - began;
     },
   };
@@ -63,8 +71,8 @@ function world({ subscribed }: { subscribed: boolean }) {
 
 describe('the head of a node that announces it', () => {
   test('is polled once a second, and at once after an announcement', async () => {
-    const { node, poll, wait } = world({ subscribed: true });
-    poll();
+    const { node, begin, poll, wait } = world({ subscribed: true });
+    begin();
     expect(await wait()).toBe(SUBSCRIBED);
     poll();
     expect(await wait(node.announce)).toBe(0);
@@ -73,15 +81,15 @@ describe('the head of a node that announces it', () => {
   });
 
   test('is polled at once if it was announced before the wait', async () => {
-    const { node, poll, wait } = world({ subscribed: true });
-    poll();
+    const { node, begin, poll, wait } = world({ subscribed: true });
+    begin();
     node.announce();
     expect(await wait()).toBe(0);
   });
 
   test('is polled often, and not without a pause, while it is announced and not there', async () => {
-    const { node, poll, wait } = world({ subscribed: true });
-    poll();
+    const { node, begin, poll, wait } = world({ subscribed: true });
+    begin();
     expect(await wait(node.announce)).toBe(0);
     const waits = [];
     for (let round = 0; round < 5; round += 1) {
@@ -94,8 +102,8 @@ describe('the head of a node that announces it', () => {
   });
 
   test('is waited for no longer than a second after an announcement', async () => {
-    const { node, poll, wait, pass } = world({ subscribed: true });
-    poll();
+    const { node, begin, poll, wait, pass } = world({ subscribed: true });
+    begin();
     node.announce();
     expect(await wait()).toBe(0);
     poll();
@@ -106,8 +114,8 @@ describe('the head of a node that announces it', () => {
   });
 
   test('is polled as without announcements when one is missing, and the node is asked for them again', async () => {
-    const { node, poll, wait, pass } = world({ subscribed: true });
-    poll();
+    const { node, begin, poll, wait, pass } = world({ subscribed: true });
+    begin();
     poll({ rises: true });
     expect(await wait()).toBe(HEAD_POLL_MS);
     expect(node.restarts).toBe(0);
@@ -117,8 +125,8 @@ describe('the head of a node that announces it', () => {
   });
 
   test('may be announced a little later than it was found', async () => {
-    const { node, poll, wait, pass } = world({ subscribed: true });
-    poll();
+    const { node, begin, poll, wait, pass } = world({ subscribed: true });
+    begin();
     poll({ rises: true });
     node.announce();
     pass(2 * SUBSCRIBED);
@@ -134,6 +142,47 @@ describe('the head of a node that announces it', () => {
     node.isLive = isLive;
     poll();
     expect(await wait()).toBe(HEAD_POLL_MS);
+  });
+
+  test('is polled at the set interval until the first announcement, and the node is not asked again', async () => {
+    const { node, poll, wait } = world({ subscribed: true });
+    for (let round = 0; round < 20; round += 1) {
+      poll({ rises: true });
+      expect(await wait()).toBeLessThanOrEqual(HEAD_POLL_MS);
+    }
+    expect(node.restarts).toBe(0);
+    node.announce();
+    poll({ rises: true });
+    expect(await wait()).toBe(SUBSCRIBED);
+  });
+
+  test('is asked for once after a silence, not for every block', async () => {
+    const { node, begin, poll, wait } = world({ subscribed: true });
+    begin();
+    for (let round = 0; round < 50; round += 1) {
+      poll({ rises: true });
+      await wait();
+    }
+    expect(node.restarts).toBe(1);
+  });
+
+  test('whose blocks the node does not serve yet is polled at the set interval', async () => {
+    const { node, begin, poll, wait } = world({ subscribed: true });
+    begin();
+    node.announce();
+    poll({ rises: true });
+    expect(await wait(undefined, true)).toBeLessThanOrEqual(HEAD_POLL_MS);
+  });
+
+  test('is waited for also if it is announced while the one before it was not', async () => {
+    const { node, begin, poll, wait, pass } = world({ subscribed: true });
+    begin();
+    poll({ rises: true });
+    pass(SUBSCRIBED / 2);
+    node.announce();
+    expect(await wait()).toBe(0);
+    poll();
+    expect(await wait()).toBe(SHORTEST);
   });
 
   test('is no longer listened for once closed', () => {
