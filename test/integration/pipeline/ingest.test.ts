@@ -278,7 +278,7 @@ test.skipIf(absent !== '')(
   async () => {
     world = await ingestWorld({ recorded: { dir: recorded, rebase: true } });
     await createCommitmentStore(world.pool).add([
-      { commitment: 'receipts', version: '0.14.1', outcome: 'verified', blocks: 1, from: 0, to: 0 },
+      { commitment: 'receipts', version: '0.14.1', outcome: 'verified', blocks: 1, from: 3, to: 3 },
     ]);
     const chunk = 'backfill-000000000-000000003';
     const methods = ['starknet_getBlockWithReceipts'];
@@ -429,13 +429,14 @@ test('a block and a reorg are indexed when the node announces them, without wait
 test('a node that stops to announce its heads is polled', async () => {
   world = await ingestWorld({ seed: 'unannounced', initialHead: 40 });
   let subscriptions = 0;
-  const silent: SubscribeToHeads = () => ({
-    isLive: () => true,
-    restart: () => void (subscriptions += 1),
-    close: () => undefined,
-  });
+  let announce = (): void => undefined;
+  const silent: SubscribeToHeads = (onAnnouncement) => {
+    announce = onAnnouncement;
+    return { isLive: () => true, restart: () => void (subscriptions += 1), close: () => undefined };
+  };
   world.start({ deps: () => ({ subscribeToHeads: silent }) });
   await world.indexed(40);
+  announce();
   for (let height = 41; subscriptions === 0; height += 1) {
     world.node.control({ command: 'advance', blocks: 1 });
     await world.indexed(height);
