@@ -335,8 +335,8 @@ const WANTS_BODY: ReadonlySet<string> = new Set([
 ]);
 
 /** A text that is looked up: unknown ones are answered 404. */
-export const isLookedUp = ({ name, in: place }: Parameter): boolean =>
-  place === 'path' || name === 'placement';
+export const isLookedUp = ({ path }: Operation, { name, in: place }: Parameter): boolean =>
+  place === 'path' || name === 'placement' || path === '/api/events/';
 
 export function valueOf(path: string, name: string): string {
   const value = made.get(path)?.[name] ?? besides[path]?.[name] ?? good[name];

@@ -138,15 +138,17 @@ describe('a parameter of a URL', () => {
       const answers = await Promise.all(
         [null, [''], ['', '']].map((sent) => ask(operation, urlWith(operation, parameter, sent))),
       );
+      // Nothing else is asked for.
+      const isOnly = isGiven(operation, parameter) || parameter.name === 'txhash';
       for (const { status, json } of answers) {
         const what = name(operation, parameter, String(JSON.stringify(json)).slice(0, 200));
         if (parameter.required === true) {
           expect(status, what).toBe(400);
           expect(json.errors, what).toEqual({ [parameter.name]: ['This field is required.'] });
-        } else if (isGiven(operation, parameter) && operation.path === '/api/transfers/') {
+        } else if (isOnly && operation.path === '/api/transfers/') {
           expect(status, what).toBe(400);
           expect(json.allowed_filters, what).toContain(parameter.name);
-        } else if (operation.path === '/api/events/' && parameter.name === 'block') {
+        } else if (isOnly && operation.path === '/api/events/') {
           expect(status, what).toBe(400);
           expect(json.errors, what).toEqual({ non_field_errors: ['Give either block or txhash.'] });
         } else {
@@ -201,7 +203,7 @@ describe('a parameter of a URL', () => {
         const { status, text } = await ask(operation, urlWith(operation, parameter, [sent]));
         const isCross = status === 400 && text.includes('Ensure this value is');
         const isShort = status === 400 && parameter.schema.minLength !== undefined;
-        const isUnknown = status === 404 && isLookedUp(parameter);
+        const isUnknown = status === 404 && isLookedUp(operation, parameter);
         expect(
           [200, statusOf(operation.path)].includes(status) || isCross || isShort || isUnknown,
           name(operation, parameter, `${urlOf(sent).slice(0, 80)} ${text}`),
@@ -209,6 +211,8 @@ describe('a parameter of a URL', () => {
       });
       await forEach(noPage, async (sent) => {
         const { status, json } = await ask(operation, urlWith(operation, parameter, [sent]));
+        // The blocks of this chain have no header, so their events are not kept.
+        if (operation.path === '/api/events/' && status === 409) return;
         expect(status, name(operation, parameter, urlOf(sent).slice(0, 80))).toBe(404);
         expect(json.detail).toBe('Invalid page.');
       });
