@@ -81,7 +81,7 @@ describe('the head of a node that announces it', () => {
   });
 
   test('is polled at once if it was announced before the wait', async () => {
-    const { node, begin, poll, wait } = world({ subscribed: true });
+    const { node, begin, wait } = world({ subscribed: true });
     begin();
     node.announce();
     expect(await wait()).toBe(0);
