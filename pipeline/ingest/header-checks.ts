@@ -43,7 +43,7 @@ export function createHeaderCheck(
       await checks.count('block_hash', body, 'refused', false);
       throw mismatched(body, 'version');
     }
-    const whole = isLeftOut(body.height, 'receipts') ? body : withCommitments(body, details);
+    const whole = withCommitments(body, details);
     const hash = blockHash(whole);
     const isWhole = hash !== null && !isIncomplete(whole);
     await settle('block_hash', body, hash === body.hash ? 'verified' : isWhole ? 'mismatched' : 'incomplete');
