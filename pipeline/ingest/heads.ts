@@ -81,50 +81,56 @@ export function createHeads(deps: HeadsDeps) {
 
 /** The announcements of heads by the node, and whether it can be relied on for them. */
 function followAnnouncements({ subscribeToHeads, clock, settings }: HeadsDeps) {
-  /** Whether the subscription has announced a head since it began. */
-  let isReliable = false;
+  /** Whether a head was announced since the subscription was last restarted. */
+  let hasAnnounced = false;
   /** Of the newest announcement whose head was not found yet; null: none. */
   let announcedAt: number | null = null;
   /** Of the first head that was found and not announced since; null: none. */
   let unannouncedAt: number | null = null;
+  /** Whether an announcement came that no poll followed yet, however long ago. */
+  let isPending = false;
   let wake = (): void => undefined;
   /** Whether an announcement ends the next wait: once for each head, so that a node cannot keep the ingester busy. */
   let canWake = true;
   const subscription = subscribeToHeads?.(() => {
-    isReliable = true;
+    hasAnnounced = true;
     const isLate = unannouncedAt !== null && clock.now() - unannouncedAt < LATE_MS;
-    if (!isLate) announcedAt = clock.now();
     unannouncedAt = null;
+    if (isLate) return;
+    announcedAt = clock.now();
+    isPending = true;
     if (canWake) wake();
   });
   const isRecent = (at: number | null, ms: number): boolean => at !== null && clock.now() - at < ms;
   const isDue = (): boolean => isRecent(announcedAt, ANNOUNCEMENT_MS);
-  const isRelied = (): boolean => isReliable && subscription?.isLive() === true;
+  const isReliable = (): boolean => hasAnnounced && subscription?.isLive() === true;
 
   /** Milliseconds to the next poll, given those without announcements. */
   const delay = (polled: number): number => {
-    if (!isRelied() || unannouncedAt !== null) return polled;
+    if (!isReliable() || unannouncedAt !== null) return polled;
     return isDue() ? ANNOUNCED_POLL_MS : Math.max(settings.headPollMs, SUBSCRIBED_POLL_MS);
   };
   return {
     /** The head has changed. */
     found(): void {
-      if (!isDue() && isRelied()) unannouncedAt ??= clock.now();
+      if (!isDue() && isReliable()) unannouncedAt ??= clock.now();
       announcedAt = null;
+      isPending = false;
       canWake = true;
     },
     async wait(polled: number, isBehind: boolean, signal: AbortSignal): Promise<void> {
       if (unannouncedAt !== null && !isRecent(unannouncedAt, ANNOUNCEMENT_MS)) {
         unannouncedAt = null;
-        isReliable = false;
+        hasAnnounced = false;
         subscription?.restart();
       }
       const woken = new AbortController();
       wake = () => woken.abort();
       signal.addEventListener('abort', wake, { once: true });
-      if (signal.aborted || (canWake && isDue())) wake();
+      if (signal.aborted || (canWake && isPending)) wake();
       await clock.sleep(isBehind ? Math.min(polled, delay(polled)) : delay(polled), woken.signal);
       signal.removeEventListener('abort', wake);
+      isPending = false;
       canWake = !isDue();
     },
     close: (): void => subscription?.close(),

@@ -336,7 +336,7 @@ const WANTS_BODY: ReadonlySet<string> = new Set([
 
 /** A text that is looked up: unknown ones are answered 404. */
 export const isLookedUp = ({ path }: Operation, { name, in: place }: Parameter): boolean =>
-  place === 'path' || name === 'placement' || path === '/api/events/';
+  place === 'path' || name === 'placement' || (path === '/api/events/' && ['block', 'txhash'].includes(name));
 
 export function valueOf(path: string, name: string): string {
   const value = made.get(path)?.[name] ?? besides[path]?.[name] ?? good[name];

@@ -1,14 +1,16 @@
 import type { Server } from 'node:http';
 import { WebSocketServer } from 'ws';
-import type { RawData, WebSocket } from 'ws';
+import type { WebSocket } from 'ws';
+import { z } from 'zod';
 
 import type { SimulatedChain } from './chain.ts';
 import { answerRequest, parseRequest } from './http.ts';
 import type { Ledger } from './ledger.ts';
-import { rpcErrors } from './protocol.ts';
+import { readParams, rpcErrors } from './protocol.ts';
 import { newHead } from './rpc.ts';
 
 const MAX_BYTES = 64 * 1024;
+const unsubscribeParams = z.object({ subscription_id: z.string() });
 
 /** Serves `starknet_subscribeNewHeads` and `starknet_unsubscribe` over the server's WebSocket, on any path. */
 export function serveSubscriptions(
@@ -29,12 +31,12 @@ export function serveSubscriptions(
         return id;
       }
       if (method !== 'starknet_unsubscribe') throw rpcErrors.methodNotFound();
-      const id = subscriptionOf(params);
+      const { subscription_id: id } = readParams(unsubscribeParams, params);
       if (!own.delete(id)) throw rpcErrors.badSubscription();
       return subscribers.delete(id);
     };
-    socket.on('message', (data: RawData) => {
-      answerRequest(parseRequest(textOf(data)), run).then(
+    socket.on('message', (data: Buffer) => {
+      answerRequest(parseRequest(data.toString('utf8')), run).then(
         (answer) => socket.send(String(answer)),
         () => socket.terminate(),
       );
@@ -57,15 +59,4 @@ export function serveSubscriptions(
       sockets.close();
     },
   };
-}
-
-/** By default `ws` delivers a message as one buffer. */
-function textOf(data: RawData): string {
-  return Buffer.isBuffer(data) ? data.toString('utf8') : '';
-}
-
-function subscriptionOf(params: unknown): string {
-  if (typeof params !== 'object' || params === null) return '';
-  const [first] = Array.isArray(params) ? (params as unknown[]) : Object.values(params);
-  return String(first);
 }

@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 
 import { pino } from 'pino';
 import { headSubscriptions } from '../../../pipeline/node/head-subscription.ts';
-import type { SubscribeToHeads } from '../../../pipeline/node/head-subscription.ts';
+import type { HeadSubscription, SubscribeToHeads } from '../../../pipeline/node/head-subscription.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
@@ -414,9 +414,12 @@ test('lowering INDEX_FROM creates the missing chunks', async () => {
 
 test('a block and a reorg are indexed when the node announces them, without waiting for the next poll', async () => {
   world = await ingestWorld({ seed: 'announced', initialHead: 40 });
-  const subscribeToHeads = headSubscriptions(world.node.url.replace('http', 'ws'), log);
+  let subscription: HeadSubscription | null = null;
+  const subscribeToHeads: SubscribeToHeads = (onAnnouncement) =>
+    (subscription = headSubscriptions(world.node.url.replace('http', 'ws'), log)(onAnnouncement));
   world.start({ settings: { headPollMs: 3_600_000 }, deps: () => ({ subscribeToHeads }) });
   await world.indexed(40);
+  await until('subscribed', async () => subscription?.isLive() === true);
   for (let round = 0; round < 3; round += 1) {
     world.node.control({ command: 'advance', blocks: 1 });
     await world.indexed(41 + round);
@@ -429,14 +432,12 @@ test('a block and a reorg are indexed when the node announces them, without wait
 test('a node that stops to announce its heads is polled', async () => {
   world = await ingestWorld({ seed: 'unannounced', initialHead: 40 });
   let subscriptions = 0;
-  let announce = (): void => undefined;
   const silent: SubscribeToHeads = (onAnnouncement) => {
-    announce = onAnnouncement;
+    setImmediate(onAnnouncement);
     return { isLive: () => true, restart: () => void (subscriptions += 1), close: () => undefined };
   };
   world.start({ deps: () => ({ subscribeToHeads: silent }) });
   await world.indexed(40);
-  announce();
   for (let height = 41; subscriptions === 0; height += 1) {
     world.node.control({ command: 'advance', blocks: 1 });
     await world.indexed(height);

@@ -203,15 +203,16 @@ describe('a parameter of a URL', () => {
         const { status, text } = await ask(operation, urlWith(operation, parameter, [sent]));
         const isCross = status === 400 && text.includes('Ensure this value is');
         const isShort = status === 400 && parameter.schema.minLength !== undefined;
+        // The blocks of this chain have no header, so their events are not kept.
+        const isGood = status === (operation.path === '/api/events/' ? statusOf(operation.path) : 200);
         const isUnknown = status === 404 && isLookedUp(operation, parameter);
         expect(
-          [200, statusOf(operation.path)].includes(status) || isCross || isShort || isUnknown,
+          isGood || isCross || isShort || isUnknown,
           name(operation, parameter, `${urlOf(sent).slice(0, 80)} ${text}`),
         ).toBe(true);
       });
       await forEach(noPage, async (sent) => {
         const { status, json } = await ask(operation, urlWith(operation, parameter, [sent]));
-        // The blocks of this chain have no header, so their events are not kept.
         if (operation.path === '/api/events/' && status === 409) return;
         expect(status, name(operation, parameter, urlOf(sent).slice(0, 80))).toBe(404);
         expect(json.detail).toBe('Invalid page.');

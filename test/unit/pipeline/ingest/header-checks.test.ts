@@ -194,13 +194,16 @@ describe.skipIf(skipped !== '')(`${skipped}the recorded block`, () => {
     expect([...store.stored.values()]).toEqual([1, 1, 1, 1]);
   });
 
-  test.each(zeroes)('passes with its commitments also where it is left out and has a zero %s', async (name) => {
-    const store = knownStore(kinds.map((kind) => `${kind} 0.14.1` as const));
-    const zero: Change = (block) => Object.assign(block, { [name]: '0x0' });
-    const options = { store, mode: 'head', head: 2 * given().body.height } as const;
-    const [found] = await checkedBlocks([changed(zero)], options, ({ body }) => body.header);
-    expect(found).toEqual(given().body.header);
-  });
+  test.each(zeroes)(
+    'passes with its commitments also where it is left out and has a zero %s',
+    async (name) => {
+      const store = knownStore(kinds.map((kind) => `${kind} 0.14.1` as const));
+      const zero: Change = (block) => Object.assign(block, { [name]: '0x0' });
+      const options = { store, mode: 'head', head: 2 * given().body.height } as const;
+      const [found] = await checkedBlocks([changed(zero)], options, ({ body }) => body.header);
+      expect(found).toEqual(given().body.header);
+    },
+  );
 
   test.each(zeroes)('is refused with a zero %s that hides another event, signature or fee', async (name) => {
     const alter: Change = (block) => {

@@ -87,6 +87,15 @@ describe('the head of a node that announces it', () => {
     expect(await wait()).toBe(0);
   });
 
+  test('is polled at once also if it was announced long before the wait', async () => {
+    const { node, begin, pass, wait } = world({ subscribed: true });
+    begin();
+    node.announce();
+    pass(5 * SUBSCRIBED);
+    expect(await wait()).toBe(0);
+    expect(await wait()).toBe(SUBSCRIBED);
+  });
+
   test('is polled often, and not without a pause, while it is announced and not there', async () => {
     const { node, begin, poll, wait } = world({ subscribed: true });
     begin();
