@@ -11,6 +11,19 @@ export class Releasers {
     this.#entries.push({ name, release });
   }
 
+  /** For resources that do not need each other: they are released at the same time, in the place of this call. */
+  together(name: string): Pick<Releasers, 'push'> {
+    const parts: Releasers[] = [];
+    this.push(name, async () => void (await Promise.all(parts.map((part) => part.releaseAll()))));
+    return {
+      push: (part, release) => {
+        const releasers = new Releasers(this.#onError);
+        releasers.push(part, release);
+        parts.push(releasers);
+      },
+    };
+  }
+
   async releaseAll(): Promise<void> {
     for (let entry = this.#entries.pop(); entry !== undefined; entry = this.#entries.pop()) {
       try {

@@ -116,8 +116,8 @@ class GroupConsumption implements Consumption {
       sessionTimeout: 12_000,
       rebalanceTimeout: 30_000,
       heartbeatInterval: 3000,
-      // `stop` waits for a fetch under way.
-      maxWaitTimeInMs: 250,
+      // An idle consumer asks this often; `stop` and a seek wait for the fetch under way.
+      maxWaitTimeInMs: 1000,
       minBytes: 1,
       maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
       maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),

@@ -34,7 +34,13 @@ export const start: StartRole = async (context, only) => {
   const clickhouse = openClickHouse(context, 'tds-project');
   const metrics = createProjectionMetrics(registry);
   const dependencies = { kafka, pool, log, metrics };
-  const served = { ...context, pool, alarms: createAlarms(pool) };
+  // A consumer's stop waits for its fetch: all of them wait at the same time.
+  const served = {
+    ...context,
+    pool,
+    alarms: createAlarms(pool),
+    releasers: releasers.together('projections'),
+  };
   const runs = postgresProjections.filter(wanted).map((projection) => {
     const groupId = `project-${projection.name}`;
     return runServed(

@@ -8,14 +8,17 @@ import type { DeferredProjection } from '../../define.ts';
 import { servedBuild } from '../builds.ts';
 import { derivePass } from './derive.ts';
 import type { DeriveDeps } from './derive.ts';
+import type { PassResult } from './pass.ts';
 
 export interface DeferredRun {
   /** Resolves when no pass is running. */
   stop(): Promise<void>;
 }
 
-/** Looks for due blocks this often. */
-const POLL_MS = 2000;
+/** Looks for due blocks this often. At the head, a pass then derives the few blocks that have come since: each costs some ten inserts. */
+const POLL_MS = 5000;
+/** A pass that derives fewer blocks has derived all that were due. */
+const FEW_BLOCKS = 64;
 /**
  * During a backfill, a pass is followed by this many times its duration without one: it takes a tenth of one core at most.
  * Blocks wait for longer then, and one pass derives more of them.
@@ -26,8 +29,8 @@ const MAX_REST_MS = 30_000;
 /** Interval of trying to become the process that derives. */
 const LOCK_MS = 5000;
 
-const restMs = (tookMs: number, isBusy: boolean): number =>
-  Math.min(MAX_REST_MS, tookMs * (isBusy ? BUSY_REST_FACTOR : REST_FACTOR));
+const restMs = (tookMs: number, { derived, isBusy }: PassResult): number =>
+  derived < FEW_BLOCKS ? POLL_MS : Math.min(MAX_REST_MS, tookMs * (isBusy ? BUSY_REST_FACTOR : REST_FACTOR));
 
 /**
  * Derives the due blocks of the served build of a projection until it is stopped: one process at a time, which holds an
@@ -50,7 +53,7 @@ export function runDeferred(
       const isOurs = build !== null && build.version === projection.version;
       const done = isOurs ? await derivePass(deps, { projection, build }) : null;
       const took = performance.now() - began;
-      await sleep(done === null || done.derived === 0 ? POLL_MS : restMs(took, done.isBusy), signal);
+      await sleep(done === null ? POLL_MS : restMs(took, done), signal);
     }
   };
   const run = async (): Promise<void> => {

@@ -11,7 +11,7 @@ import type { ProjectionRun } from './lifetime.ts';
 
 interface RunServedDeps {
   readonly log: Logger;
-  readonly releasers: Releasers;
+  readonly releasers: Pick<Releasers, 'push'>;
   /** Called once when a run fails. */
   readonly fail: (error: unknown) => void;
   readonly pool: Pool;
