@@ -8,8 +8,9 @@ import { HEIGHT_RANGE } from '../schemas/topics.ts';
 import { ascending, ascendingSql, descending } from './descending.ts';
 
 /*
- * Marks of blocks whose deferred rows are to be derived. A batch marks the blocks of its messages after it has written
- * everything else; a pass (engine/deferred) takes back the marks whose blocks it has derived. A block that is reverted, accepted
+ * Marks of blocks whose deferred rows are to be derived. A batch marks the blocks of its messages together with its other rows, so
+ * no indexed block lacks its mark; a pass (engine/deferred) takes a mark up once its sources have moved their checkpoints past the
+ * message, and takes it back when the block is derived. A block that is reverted, accepted
  * or repaired is marked again: versions of marks ascend with the offsets of the messages about a height, which lie in one
  * partition. Between two offsets is room for taking back and marking again.
  */

@@ -51,7 +51,7 @@ export const chainProjections: readonly BlockProjection[] = [
 export const deferredProjections: readonly DeferredProjection[] = [tokenHolders, periodStats];
 
 /**
- * Those of one topic share a consumer. Blocks are marked as due before they are indexed: no indexed block lacks its mark.
+ * Those of one topic share a consumer.
  */
 export const clickhouseProjections: readonly ClickHouseProjection[] = [
   ...deferredProjections,

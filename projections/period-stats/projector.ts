@@ -128,7 +128,6 @@ export const periodStats: DeferredProjection = {
   version: 1,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
-  insertLast: true,
   tables: { period_stats_due: { columns: dueColumns } },
   project: (item) => ({ period_stats_due: [dueRow(item)] }),
   deferred: {

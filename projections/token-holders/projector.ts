@@ -133,7 +133,6 @@ export const tokenHolders: DeferredProjection = {
   version: 1,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
-  insertLast: true,
   tables: { token_holders_due: { columns: dueColumns } },
   project: (item) => ({ token_holders_due: [dueRow(item)] }),
   deferred: {

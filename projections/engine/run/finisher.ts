@@ -15,6 +15,8 @@ import type { ProjectionState } from '../state.ts';
  * that a batch touched, so it is done once for many batches while they follow each other closely, as in a backfill.
  */
 const PAUSE_FACTOR = 4;
+/** After a round of so few messages there is no pause: these are the blocks of the head, and somebody waits for the next one. */
+const FEW_MESSAGES = 4;
 /** Longest pause, in milliseconds: the backfill's progress and checkpoints are at most this late. */
 const MAX_PAUSE_MS = 3000;
 
@@ -72,7 +74,9 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
       await Promise.all(taken.map(({ lock }) => lock.release()));
       unfinished -= taken.length;
     }
-    dueAt = clock.now() + Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * (clock.now() - began));
+    const messages = taken.reduce((sum, { batch }) => sum + batch.messages(), 0);
+    const factor = messages > FEW_MESSAGES ? PAUSE_FACTOR : 0;
+    dueAt = clock.now() + Math.min(MAX_PAUSE_MS, factor * (clock.now() - began));
     dependencies.onFinished();
   };
   const run = async (): Promise<void> => {

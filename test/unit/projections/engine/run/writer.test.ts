@@ -10,19 +10,20 @@ import { createWriter } from '../../../../../projections/engine/run/writer.ts';
 import { topics } from '../../../../../schemas/topics.ts';
 import { createSimClock } from '../../../../simulate/clock.ts';
 
-/** A batch without rows. */
-const emptyBatch = (): Batch => ({
+/** A batch without rows, of so many messages. */
+const emptyBatch = (messages: number): Batch => ({
   shares: [],
   add: () => {},
   skip: () => {},
-  messages: () => 1,
+  messages: () => messages,
   rows: () => 0,
   bytes: () => 0,
   sizes: () => [],
   moves: () => [],
 });
 
-test('derives once for batches that follow each other closely, and moves no checkpoint before', async () => {
+/** A writer of batches that derive for 100 ms; `steps` gets what it does, and `held` returns the locks that it holds. */
+function createDeriving() {
   const clock = createSimClock(0, () => 0.5);
   const steps: string[] = [];
   let held = 0;
@@ -34,8 +35,8 @@ test('derives once for batches that follow each other closely, and moves no chec
     },
     build: { projection: 'account-ledger', version: 1, build: 1, names: {} },
   };
-  const batch = (height: number): Batch => ({
-    ...emptyBatch(),
+  const batch = (height: number, messages = 100): Batch => ({
+    ...emptyBatch(messages),
     shares: [{ target, tables: new Map(), touched: [height], moves: new Map() }],
     moves: () => {
       steps.push(`checkpoint ${height}`);
@@ -66,6 +67,11 @@ test('derives once for batches that follow each other closely, and moves no chec
     onFatal: () => {},
   });
 
+  return { clock, steps, writer, batch, held: () => held };
+}
+
+test('derives once for batches that follow each other closely, and moves no checkpoint before', async () => {
+  const { clock, steps, writer, batch, held } = createDeriving();
   writer.submit(batch(1));
   await clock.run(100);
   for (const height of [2, 3, 4]) {
@@ -74,7 +80,7 @@ test('derives once for batches that follow each other closely, and moves no chec
     await clock.run(100);
   }
   expect(steps).toEqual(['derive 1', 'checkpoint 1']);
-  expect(held).toBe(1);
+  expect(held()).toBe(1);
   await clock.run(300);
   expect(steps).toEqual([
     'derive 1',
@@ -84,7 +90,7 @@ test('derives once for batches that follow each other closely, and moves no chec
     'checkpoint 3',
     'checkpoint 4',
   ]);
-  expect(held).toBe(0);
+  expect(held()).toBe(0);
 
   // A stop does not wait for the pause.
   writer.submit(batch(5));
@@ -92,6 +98,15 @@ test('derives once for batches that follow each other closely, and moves no chec
   await clock.run(100);
   await idle;
   expect(steps.slice(-2)).toEqual(['derive 5', 'checkpoint 5']);
+});
+
+test('derives each batch of few messages at once: these are blocks of the head', async () => {
+  const { clock, steps, writer, batch } = createDeriving();
+  for (const height of [1, 2]) {
+    writer.submit(batch(height, 1));
+    await clock.run(100);
+  }
+  expect(steps).toEqual(['derive 1', 'checkpoint 1', 'derive 2', 'checkpoint 2']);
 });
 
 test('announces what was indexed once its rows are inserted, before anything is derived from them', async () => {
@@ -140,7 +155,7 @@ test('announces what was indexed once its rows are inserted, before anything is 
     onFatal: () => {},
   });
   writer.submit({
-    ...emptyBatch(),
+    ...emptyBatch(1),
     shares: [
       { target: targetOf('first', false), tables: new Map(), touched: [1], moves: new Map() },
       { target: targetOf('last', true), tables: indexed, touched: [1], moves: new Map() },
