@@ -8,6 +8,7 @@
  *   packages    npm ci                                       always
  *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set
  *   Kafka       its jars, downloaded by Maven to .cache/     unless KAFKA_BROKERS is set
+ *   classes     an archive of Kafka's, for a faster start    unless KAFKA_BROKERS is set
  *   Redis       redis-server                                 unless REDIS_URL is set
  *   console     built by Vite, when its sources changed      unless Vite is not installed (npm ci --omit=dev)
  *   pgbouncer   for a test                                   with --tests
@@ -33,6 +34,8 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const cache = join(root, '.cache');
 const kafkaHome = join(cache, 'kafka-4.3.0');
+/** Names the Java that made the archive of Kafka's classes. */
+const classesStamp = join(kafkaHome, 'classes.java');
 /** Packages of the runtimes that the client promises to run in. */
 const runtimes = ['node@20.20.0', 'deno@2.9.6', 'bun@1.4.5'];
 const runtimesHome = join(cache, `runtimes-${runtimes.map((name) => name.split('@')[1]).join('-')}`);
@@ -60,6 +63,7 @@ function missing() {
     pgbouncer: wantsTests && find('pgbouncer') === null,
     chromium: wantsTests && find('chromium') === null,
     runtimes: wantsTests && !existsSync(runtimesHome),
+    classes: classesOutdated(),
     console: consoleOutdated(),
   };
 }
@@ -95,6 +99,7 @@ async function install(needs) {
   // Both are awaited, so that no download continues after the other has failed.
   const failed = (await Promise.allSettled(fetching)).find(({ status }) => status === 'rejected');
   if (failed !== undefined) throw failed.reason;
+  if (classesOutdated()) await recordClasses();
   if (consoleOutdated()) await buildConsole();
   if (needs.runtimes) await fetchRuntimes();
 }
@@ -186,9 +191,7 @@ function filesIn(path) {
 
 async function buildConsole() {
   const sources = consoleHash();
-  const node24 = join(root, 'node_modules', 'node', 'bin', 'node');
-  const node = existsSync(node24) ? node24 : process.execPath;
-  await run('console (vite build)', node, [vite, 'build', 'console'], {
+  await run('console (vite build)', node24(), [vite, 'build', 'console'], {
     advice: 'run `npm run build -w console` and read its output',
   });
   writeFileSync(consoleStamp, sources);
@@ -209,6 +212,34 @@ async function fetchKafka() {
   });
   rmSync(kafkaHome, { recursive: true, force: true });
   renameSync(temporary, kafkaHome);
+}
+
+/** Whether Kafka is installed, and the archive was made by another Java or not at all. */
+function classesOutdated() {
+  return (
+    wantsKafka &&
+    existsSync(join(kafkaHome, 'lib')) &&
+    existsSync(join(root, 'node_modules', 'kafkajs')) &&
+    (javaVersion() ?? 0) >= 17 &&
+    read(classesStamp) !== json(join(cache, 'java.json'))?.key
+  );
+}
+
+/** Kafka starts without the archive, too, so a failure is only reported. */
+async function recordClasses() {
+  const archive = join(kafkaHome, 'classes.jsa');
+  const temporary = `${archive}.${process.pid}`;
+  rmSync(archive, { force: true });
+  try {
+    const script = join(root, 'infra', 'embedded', 'kafka', 'record-classes.ts');
+    await run("archive of Kafka's classes", node24(), [script, temporary], { advice: 'nothing' });
+    renameSync(temporary, archive);
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    say(`Set-up: Kafka will start more slowly: ${error.message}`);
+    rmSync(temporary, { force: true });
+  }
+  writeFileSync(classesStamp, json(join(cache, 'java.json')).key);
 }
 
 // --- system packages
@@ -281,6 +312,12 @@ async function installSystemPackages(needs) {
 }
 
 // --- helpers
+
+/** The Node that runs the service. */
+function node24() {
+  const installed = join(root, 'node_modules', 'node', 'bin', 'node');
+  return existsSync(installed) ? installed : process.execPath;
+}
 
 function find(program) {
   // Debian leaves /usr/sbin out of the PATH of users.
