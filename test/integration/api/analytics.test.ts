@@ -82,7 +82,7 @@ afterAll(async () => {
 async function holders(token: Felt, query: Readonly<Record<string, string>> = {}): Promise<unknown[]> {
   const rows: unknown[] = [];
   for (let cursor: string | null = ''; cursor !== null;) {
-    const search = new URLSearchParams({ limit: '7', ...query, cursor });
+    const search = new URLSearchParams({ limit: '15', ...query, cursor });
     const { status, json, text, headers } = await get(`/api/tokens/${token}/holders/?${search.toString()}`);
     expect(status, text).toBe(200);
     if (query['as_of_block'] !== undefined) expect(headers.get('x-indexed-block')).toBe(query['as_of_block']);
