@@ -13,6 +13,7 @@ import type { Holder, HolderTotals, HoldersRead } from '../../projections/token-
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { tokenHoldersAnswer } from '../../schemas/api/analytics.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import type { AsOf } from '../http/as-of.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { behind, invalidInput } from '../http/errors.ts';
 import { address, limit, text, timestamp } from '../http/params.ts';
@@ -28,7 +29,7 @@ export interface HolderRouteDeps {
   readonly now: () => number;
 }
 
-/** At a time, balances are summed from the token's transfers up to it: at most this many. */
+/** At a time or as of a block, balances are summed from the token's transfers up to it: at most this many. */
 const MAX_SUMMED = 200_000;
 
 interface Holders {
@@ -49,12 +50,13 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       'NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not',
       'above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances',
       'itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to',
-      '`X-Indexed-Block` are counted; for seconds, so may be some above it, after a reorg also replaced ones. With `at_time`, balances after the newest block at or before it, for tokens with at',
-      `most ${MAX_SUMMED.toLocaleString('en')} transfers until then; 400 for others.`,
+      '`X-Indexed-Block` are counted; for seconds, so may be some above it, after a reorg also replaced ones. With `at_time`,',
+      'balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than',
+      `${MAX_SUMMED.toLocaleString('en')} transfers until then.`,
     ].join(' '),
     tag: 'Analytics',
     auth: 'key',
-    asOf: 'Holders are counted as of the newest block, or as of at_time.',
+    asOf: true,
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
     query: z.object({
@@ -63,12 +65,16 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
     }),
     response: { 200: tokenHoldersAnswer },
-    async handler({ input: { params, query }, served, request }) {
+    async handler({ input: { params, query }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request);
       const { address: token } = params;
       const { limit: most, at_time: atTime } = query;
+      if (asOf !== null && atTime !== undefined)
+        throw invalidInput({ at_time: ['Give at_time or as_of_block, not both.'] });
       const time = atTime === undefined || atTime.getTime() >= now() ? null : atTime.getTime();
-      const search = `${token} ${time ?? 'now'}`;
+      const past = asOf ?? time;
+      // By hash: a page does not go on with the holders of another fork.
+      const search = `${token} ${asOf?.hash ?? time ?? 'now'}`;
       const cursor = query.cursor === undefined ? null : decodeHoldersCursor(query.cursor, search);
       if (query.cursor !== undefined && cursor === null)
         throw invalidInput({ cursor: ['This cursor is not of this query.'] });
@@ -82,9 +88,9 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
           (one) => (one?.upTo ?? -1) >= minBlock,
         );
       const { holders, totals, coverage } =
-        time === null
+        past === null
           ? await holdersNow(clickhouse, served, read, { covered, minBlock })
-          : await holdersAt(clickhouse, served, read, time);
+          : await holdersAt(clickhouse, served, read, past);
       const shown = holders.slice(0, most);
       const last = shown.at(-1);
       const before = cursor?.rank ?? 0;
@@ -142,20 +148,24 @@ async function holdersNow(
   return { holders, totals, coverage };
 }
 
-/** @throws 400 where the token has too many transfers up to the time */
+/**
+ * @param past the block, or unix milliseconds
+ * @throws 400 where the token has too many transfers up to then
+ */
 async function holdersAt(
   clickhouse: ClickHouse,
   served: ServedBuilds,
   read: HoldersRead,
-  time: number,
+  past: AsOf | number,
 ): Promise<Holders> {
-  const upTo = await newestHeightAt(clickhouse, served, Math.floor(time / 1000));
+  const isTime = typeof past === 'number';
+  const upTo = isTime ? await newestHeightAt(clickhouse, served, Math.floor(past / 1000)) : past.height;
   if (upTo === null) return { holders: [], totals: { holders: 0, sum: 0n }, coverage: null };
   const [transfers = 0] = await subjectTotals(clickhouse, served, [subjectOf(read.token)], upTo);
   if (transfers > MAX_SUMMED) {
     throw invalidInput({
-      at_time: [
-        `This token has ${transfers} transfers up to this time; its holders at a time are known up to ${MAX_SUMMED}.`,
+      [isTime ? 'at_time' : 'as_of_block']: [
+        `This token has ${transfers} transfers up to block ${upTo}; past holders are known up to ${MAX_SUMMED} transfers.`,
       ],
     });
   }

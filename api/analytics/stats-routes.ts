@@ -5,6 +5,7 @@ import { newestBlock } from '../../projections/indexed-blocks/queries.ts';
 import {
   PERIODS,
   chainPeriods,
+  lowestDue,
   uncountedPeriods,
   presentPeriod,
   tokenPeriods,
@@ -13,11 +14,12 @@ import {
 import type { PeriodsRead } from '../../projections/period-stats/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { chainStatsAnswer, tokenStatsAnswer } from '../../schemas/api/analytics.ts';
+import type { AsOf } from '../http/as-of.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput } from '../http/errors.ts';
 import { address, hoursOrDays } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { Route } from '../http/route.ts';
+import type { RequestInfo, Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
@@ -34,11 +36,10 @@ const MAX_PERIODS = 8784;
 /** Periods of an answer without start_time. */
 const DEFAULT_PERIODS = 30;
 const TOP_TOKENS = 10;
-const NOT_AS_OF = 'Hours and days are counted up to the newest block; end_time leaves out later ones.';
 
 const periodsQuery = hoursOrDays(DEFAULT_PERIODS);
 
-const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block.`;
+const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block. With \`as_of_block\`, the time of that block stands for now.`;
 
 /** Statistics of a token and of the chain. */
 export function statsRoutes({ clickhouseFor, now }: StatsRouteDeps): Route[] {
@@ -60,14 +61,14 @@ function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     ].join(' '),
     tag: 'Analytics',
     auth: 'key',
-    asOf: NOT_AS_OF,
+    asOf: true,
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
     query: periodsQuery,
     response: { 200: tokenStatsAnswer },
-    async handler({ input: { params, query }, served, request }) {
+    async handler({ input: { params, query }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request);
-      const { read, coverage } = await periodsOf(clickhouse, served, query, request.minBlock());
+      const { read, coverage } = await periodsOf(clickhouse, served, query, { request, asOf });
       const found = await tokenPeriods(clickhouse, served, params.address, read);
       return {
         status: 200,
@@ -98,12 +99,12 @@ function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     ].join(' '),
     tag: 'Analytics',
     auth: 'key',
-    asOf: NOT_AS_OF,
+    asOf: true,
     query: periodsQuery,
     response: { 200: chainStatsAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request);
-      const { read, coverage } = await periodsOf(clickhouse, served, query, request.minBlock());
+      const { read, coverage } = await periodsOf(clickhouse, served, query, { request, asOf });
       const [periods, top] = await Promise.all([
         chainPeriods(clickhouse, served, read),
         topTokens(clickhouse, served, read, TOP_TOKENS),
@@ -134,21 +135,24 @@ type PeriodReader = (
   clickhouse: ClickHouse,
   served: ServedBuilds,
   query: z.output<typeof periodsQuery>,
-  minBlock: number | null,
+  of: { readonly request: Pick<RequestInfo, 'minBlock'>; readonly asOf: AsOf | null },
 ) => Promise<{ readonly read: PeriodsRead; readonly coverage: Coverage | null }>;
 
 /** Reads which of the asked periods to compute, and the block that the others cover. @throws 400 for too many */
 function periodReader(now: () => number): PeriodReader {
   const kept = keepWhileUnchanged<Present>(now);
-  return async (clickhouse, served, query, minBlock) => {
-    const bounds = boundsOf(query, now());
+  return async (clickhouse, served, query, { request, asOf }) => {
+    const bounds = boundsOf(query, asOf === null ? now() : asOf.timestamp * 1000);
     const { step } = bounds;
-    const { coverage, ...present } = await kept(
-      served,
-      step,
-      async () => await presentOf(clickhouse, served, step),
-      ({ newest }) => newest >= (minBlock ?? 0),
-    );
+    const { coverage, ...present } =
+      asOf === null
+        ? await kept(
+            served,
+            step,
+            async () => await presentOf(clickhouse, served, step),
+            ({ newest }) => newest >= (request.minBlock() ?? 0),
+          )
+        : await presentAsOf(clickhouse, served, bounds, asOf);
     return { read: { ...bounds, ...present }, coverage };
   };
 }
@@ -159,6 +163,23 @@ async function presentOf(clickhouse: ClickHouse, served: ServedBuilds, step: num
   const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
   const coverage = coverageOf(newest.height, await uncountedPeriods(clickhouse, served, { presentFrom }));
   return { presentFrom, newest: newest.height, coverage };
+}
+
+/** Periods that are over by the block are as derived: times ascend with heights. */
+async function presentAsOf(
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  { step, first, last }: Pick<PeriodsRead, 'step' | 'first' | 'last'>,
+  { height, timestamp }: AsOf,
+): Promise<Present> {
+  const presentFrom = await presentPeriod(clickhouse, served, { step, newest: timestamp });
+  const asked = {
+    from: Math.ceil(first / step) * step,
+    before: Math.min(presentFrom, Math.floor(last / step) * step + step),
+  };
+  const due = await lowestDue(clickhouse, served, asked);
+  const coverage = due === null ? null : { upTo: Math.min(height, due - 1), isLate: true };
+  return { presentFrom, newest: height, coverage };
 }
 
 function boundsOf(

@@ -2,9 +2,10 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { descending } from '../descending.ts';
 import type { ServedBuilds } from '../served.ts';
 import { ZERO_ADDRESS } from '../sql-terms.ts';
-import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import type { TransferSource, VersionedSource } from '../transfer-reads.ts';
 
 const legs = { account: '', search: '', from: ' AND leg IN (1, 3)', to: ' AND leg IN (2, 3)' } as const;
@@ -56,19 +57,20 @@ export interface AccountFee {
   readonly amount: string;
 }
 
-/** Figures of all transfers of an account, and the fees it paid by token. Reads a row for each of its transfers. */
+/** Figures of an account's transfers up to a height, and the fees it paid by token. Reads a row for each of these transfers. */
 export async function accountFigures(
   clickhouse: Reader,
   tables: Tables,
   account: Felt,
+  upTo: number,
 ): Promise<{ figures: AccountFigures; fees: AccountFee[] }> {
-  const own = `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam('account')}`;
+  const own = `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam('account')} ${upToSql(upTo)}`;
   const other = `if(leg = 1, to_address, from_address)`;
   const sql = `SELECT min(timestamp) AS first, max(timestamp) AS last, count() AS transfers, uniqExact(token) AS tokens,
       uniqExactIf(${other}, leg != 3 AND ${other} != ${ZERO_ADDRESS}) AS counterparties ${own}`;
   const paid = `SELECT hex(token) AS o_token, toString(sum(p.amount)) AS amount
     FROM (SELECT token, amount ${own} AND is_fee = 1 AND leg IN (1, 3)) AS p GROUP BY token ORDER BY token`;
-  const params = { account: feltHex(account) };
+  const params = { account: feltHex(account), up_to: descending(upTo) };
   const [[figures], fees] = await Promise.all([
     clickhouse.rows({ name: 'account-feed.figures', sql, row: figuresRow }, params, { settings }),
     clickhouse.rows({ name: 'account-feed.fees', sql: paid, row: feeRow }, params, { settings }),

@@ -69,6 +69,22 @@ export async function uncountedPeriods(
 
 const lowestRow = z.object({ n: count, lowest: z.int() });
 
+/** The lowest block whose hour, of those from a time (seconds) to before another, is still to be derived; null: none. */
+export async function lowestDue(
+  clickhouse: Reader,
+  tables: Tables,
+  { from, before }: { readonly from: number; readonly before: number },
+): Promise<number | null> {
+  const sql = `SELECT count() AS n, ${ascendingSql('max(block_desc)')} AS lowest
+    FROM (${dueSql(tables.table('period_stats_due'))}) WHERE hour >= {from:UInt32} AND hour < {before:UInt32}`;
+  const [row] = await clickhouse.rows(
+    { name: 'period-stats.due', sql, row: lowestRow },
+    { from: from / HOUR_SECONDS, before: before / HOUR_SECONDS },
+    { settings },
+  );
+  return row === undefined || row.n === 0 ? null : row.lowest;
+}
+
 /**
  * Start of the first period to compute from the transfers: that of the newest block, or the one before it while a pass has
  * not derived that yet.
@@ -79,14 +95,9 @@ export async function presentPeriod(
   { step, newest }: { readonly step: number; /** Seconds. */ readonly newest: number },
 ): Promise<number> {
   const present = Math.floor(newest / step) * step;
-  const sql = `SELECT count() AS n, min(hour) AS lowest FROM (${dueSql(tables.table('period_stats_due'))})
-    WHERE hour >= {from:UInt32} AND hour < {before:UInt32}`;
-  const [row] = await clickhouse.rows(
-    { name: 'period-stats.present', sql, row: lowestRow },
-    { from: Math.max(0, present - step) / HOUR_SECONDS, before: present / HOUR_SECONDS },
-    { settings },
-  );
-  return row === undefined || row.n === 0 ? present : Math.max(0, present - step);
+  const previous = Math.max(0, present - step);
+  const due = await lowestDue(clickhouse, tables, { from: previous, before: present });
+  return due === null ? present : previous;
 }
 
 /** A token's periods with a transfer, the first one first. */
@@ -128,10 +139,10 @@ export type TopToken = z.infer<typeof topRow>;
 /** SQL of the chain's periods with a block. */
 function chainSql(tables: Tables, read: PeriodsRead): string {
   const active = `SELECT DISTINCT subject FROM ${tables.table('transfer_counts_by_block')}
-    WHERE subject_kind = 1 AND range >= (
+    WHERE subject_kind = 1 AND range BETWEEN (
       SELECT intDiv(${ascendingSql('max(block_desc)')}, ${HEIGHT_RANGE}) FROM ${tables.table('indexed_blocks')}
       WHERE timestamp >= {presentFrom:UInt32}
-    )`;
+    ) AND intDiv(${ascendingSql('{newest_desc:UInt32}')}, ${HEIGHT_RANGE})`;
   const derived = `SELECT start, blocks, transfers, accounts, tokens, token_transfers FROM ${tables.table('chain_stats')} FINAL
     WHERE ${DERIVED}`;
   if (!hasPresent(read)) return derived;

@@ -454,7 +454,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the holders of a token
      *
-     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for seconds, so may be some above it, after a reorg also replaced ones. With `at_time`, balances after the newest block at or before it, for tokens with at most 200,000 transfers until then; 400 for others. `as_of_block` is rejected: Holders are counted as of the newest block, or as of at_time.
+     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for seconds, so may be some above it, after a reorg also replaced ones. With `at_time`, balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than 200,000 transfers until then.
      */
     public listTokenHolders<ThrowOnError extends boolean = true>(options: Options<ListTokenHoldersData, ThrowOnError>): RequestResult<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'>({
@@ -468,7 +468,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the transfers of a token by hour or day
      *
-     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of unknown standard. `as_of_block` is rejected: Hours and days are counted up to the newest block; end_time leaves out later ones.
+     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, the time of that block stands for now. Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of unknown standard.
      */
     public getTokenStats<ThrowOnError extends boolean = true>(options: Options<GetTokenStatsData, ThrowOnError>): RequestResult<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'>({
@@ -482,7 +482,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the blocks and transfers of the chain by hour or day
      *
-     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together. `as_of_block` is rejected: Hours and days are counted up to the newest block; end_time leaves out later ones.
+     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, the time of that block stands for now. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together.
      */
     public getChainStats<ThrowOnError extends boolean = true>(options?: Options<GetChainStatsData, ThrowOnError>): RequestResult<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'>({
@@ -496,7 +496,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get figures of an account
      *
-     * Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request: 400 for an account with more than 1,000,000 transfers. `as_of_block` is rejected: All transfers up to the newest block are counted.
+     * Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request: 400 for an account with more than 1,000,000 transfers. The zero address is no account and has no figures: its mints and burns are in `/api/tokens/{address}/stats/`.
      */
     public getAccountStats<ThrowOnError extends boolean = true>(options: Options<GetAccountStatsData, ThrowOnError>): RequestResult<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'>({

@@ -4246,6 +4246,14 @@ export type ListTokenHoldersData = {
          * ISO 8601, UTC by default; now when absent or in the future
          */
         at_time?: string;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/tokens/{address}/holders/';
 };
@@ -4267,6 +4275,10 @@ export type ListTokenHoldersErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4301,7 +4313,7 @@ export type ListTokenHoldersResponses = {
             next_cursor: string | null;
         };
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`, as soon as one has not
          */
         complete?: false;
     };
@@ -4336,6 +4348,14 @@ export type GetTokenStatsData = {
          * ISO 8601, inclusive, UTC by default; now when absent
          */
         end_time?: string;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/tokens/{address}/stats/';
 };
@@ -4357,6 +4377,10 @@ export type GetTokenStatsErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4384,7 +4408,7 @@ export type GetTokenStatsResponses = {
     200: {
         results: Array<TokenPeriod>;
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`, as soon as one has not
          */
         complete?: false;
     };
@@ -4414,6 +4438,14 @@ export type GetChainStatsData = {
          * ISO 8601, inclusive, UTC by default; now when absent
          */
         end_time?: string;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/stats/';
 };
@@ -4435,6 +4467,10 @@ export type GetChainStatsErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4469,7 +4505,7 @@ export type GetChainStatsResponses = {
             transfers: number;
         }>;
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`, as soon as one has not
          */
         complete?: false;
     };
@@ -4491,7 +4527,16 @@ export type GetAccountStatsData = {
          */
         address: string;
     };
-    query?: never;
+    query?: {
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
+    };
     url: '/api/accounts/{address}/stats/';
 };
 
@@ -4512,6 +4557,10 @@ export type GetAccountStatsErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { toFelt } from '../../../schemas/felt.ts';
+import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import {
   ART,
@@ -22,6 +22,7 @@ import {
 } from '../../support/analytics-oracle.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import { upTo } from '../../support/as-of-oracle.ts';
 import { deriveDue, onePass } from '../../support/derive-due.ts';
 import { createRandom } from '../../support/random.ts';
 import { writeSmallChain } from '../../support/small-chain.ts';
@@ -81,9 +82,10 @@ afterAll(async () => {
 async function holders(token: Felt, query: Readonly<Record<string, string>> = {}): Promise<unknown[]> {
   const rows: unknown[] = [];
   for (let cursor: string | null = ''; cursor !== null;) {
-    const search = new URLSearchParams({ limit: '7', ...query, cursor });
-    const { status, json, text } = await get(`/api/tokens/${token}/holders/?${search.toString()}`);
+    const search = new URLSearchParams({ limit: '15', ...query, cursor });
+    const { status, json, text, headers } = await get(`/api/tokens/${token}/holders/?${search.toString()}`);
     expect(status, text).toBe(200);
+    if (query['as_of_block'] !== undefined) expect(headers.get('x-indexed-block')).toBe(query['as_of_block']);
     rows.push(...json.results);
     expect(rows.length).toBeLessThanOrEqual(json.count);
     cursor = json.links.next_cursor;
@@ -93,25 +95,43 @@ async function holders(token: Felt, query: Readonly<Record<string, string>> = {}
   return rows;
 }
 
+/** Answers are those about the chain, and as of one of its blocks those about the chain up to it. */
 async function expectOracle(): Promise<void> {
-  for (const token of tokens) expect(await holders(token), token).toEqual(holdersOf(chain, token));
+  await expectAnswers(chain, {});
+  const height = random.pick([...chain.keys()]);
+  await expectAnswers(upTo(chain, height), { as_of_block: String(height) });
+}
+
+async function expectAnswers(
+  of: ReadonlyMap<number, WorldBlock>,
+  asOf: Readonly<Record<string, string>>,
+): Promise<void> {
+  const shown = JSON.stringify(asOf);
+  for (const token of tokens)
+    expect(await holders(token, asOf), `${token} ${shown}`).toEqual(holdersOf(of, token));
   const times = [...chain.values()].map(({ timestamp }) => timestamp);
   const [first, last] = [Math.min(...times) - 90_000, Math.max(...times) + 5000];
-  const between = `start_time=${new Date(first * 1000).toISOString()}&end_time=${new Date(last * 1000).toISOString()}`;
   for (const [interval, step] of Object.entries(STEPS)) {
     const asked = { step, first, last };
+    const query = queryOf({ interval, ...asOf, ...between(first, last) });
     for (const token of tokens) {
-      const { json } = await get(`/api/tokens/${token}/stats/?interval=${interval}&${between}`);
-      expect(json, `${token} ${interval}`).toEqual({ results: tokenStatsOf(chain, token, asked) });
+      const { json } = await get(`/api/tokens/${token}/stats/?${query}`);
+      expect(json, `${token} ${interval} ${shown}`).toEqual({ results: tokenStatsOf(of, token, asked) });
     }
-    const { json } = await get(`/api/stats/?interval=${interval}&${between}`);
-    expect(json, interval).toEqual(chainStatsOf(chain, asked));
+    const { json } = await get(`/api/stats/?${query}`);
+    expect(json, `${interval} ${shown}`).toEqual(chainStatsOf(of, asked));
   }
   for (const account of [...accounts.slice(0, 6), toFelt(0xdeadn)]) {
-    const { json } = await get(`/api/accounts/${account}/stats/`);
-    expect(json).toEqual(accountStatsOf(chain, account));
+    const { json } = await get(`/api/accounts/${account}/stats/?${queryOf(asOf)}`);
+    expect(json, shown).toEqual(accountStatsOf(of, account));
   }
 }
+
+const queryOf = (query: Readonly<Record<string, string>>): string => new URLSearchParams(query).toString();
+const between = (first: number, last: number) => ({
+  start_time: new Date(first * 1000).toISOString(),
+  end_time: new Date(last * 1000).toISOString(),
+});
 
 test('the oracle knows holders of every kind of token, and of none', () => {
   for (const token of [COIN, HUGE, REBASING, ART, ITEMS])
@@ -122,7 +142,7 @@ test('the oracle knows holders of every kind of token, and of none', () => {
   );
 });
 
-test('answers what an unfinished backfill has indexed', expectOracle, 60_000);
+test('answers what an unfinished backfill has indexed', expectOracle, 120_000);
 
 test('answers the same once the backfill is finished', async () => {
   await write(made(GAP.from, GAP.to));
@@ -135,7 +155,7 @@ test('answers the same once the backfill is finished', async () => {
       row: { parse: (row) => row },
     });
   expect(await rowsOf('token_holder_ranks')).toEqual(await rowsOf('token_holders'));
-}, 60_000);
+}, 120_000);
 
 test('computes the newest hours and days before a pass has derived them', async () => {
   const next = Math.max(...chain.keys()) + 1;
@@ -207,7 +227,7 @@ test.each([1, 200])(
     await deriveDue(owner, names);
     await expectOracle();
   },
-  90_000,
+  240_000,
 );
 
 test('derives the same after a kill at any statement, and shows one of both states meanwhile', async () => {
@@ -256,6 +276,115 @@ async function holdersAnyCount(token: Felt): Promise<{ account_address: string; 
   return (await get(`/api/tokens/${token}/holders/?limit=100`)).json.results;
 }
 
+describe('as of a block', () => {
+  const getAsOf = async (path: string, height: number, query: Readonly<Record<string, string>> = {}) =>
+    await get(`${path}?${queryOf({ as_of_block: String(height), ...query })}`);
+
+  test('the time of the block stands for now', async () => {
+    const height = 600;
+    const { timestamp: last } = chain.get(height)!;
+    const asked = { step: 3600, first: last - 30 * 3600, last };
+    const { json } = await getAsOf('/api/stats/', height);
+    expect(json).toEqual(chainStatsOf(upTo(chain, height), asked));
+  });
+
+  test('hours that are not derived yet are computed, or the answer says that it is incomplete', async () => {
+    await deriveDue(owner, names);
+    const head = Math.max(...chain.keys());
+    const hourOf = (height: number): number => Math.floor((chain.get(height)?.timestamp ?? 0) / 3600);
+    const firstOf = (hour: number): number =>
+      Math.min(...[...chain.keys()].filter((one) => hourOf(one) === hour));
+    const lowestDue = firstOf(hourOf(head));
+    await write(made(head + 1, head + 12));
+    const height = head + 10;
+    const [first, last] = [chain.get(0)!.timestamp, chain.get(height)!.timestamp];
+    const path = `/api/tokens/${COIN}/stats/`;
+    const expected = tokenStatsOf(upTo(chain, height), COIN, { step: 3600, first, last });
+
+    const late = await getAsOf(path, height, between(first, last));
+    expect(late.json.complete).toBe(false);
+    expect(late.headers.get('x-indexed-block')).toBe(String(lowestDue - 1));
+    const isKnown = ({ time }: { time: string }): boolean => {
+      const hour = Date.parse(time) / 3_600_000;
+      return hour < hourOf(head) || hour >= hourOf(height) - 1;
+    };
+    expect(late.json.results.filter(isKnown)).toEqual(expected.filter(isKnown));
+
+    const end = hourOf(head) * 3600 - 1;
+    const known = await getAsOf(path, height, between(first, end));
+    expect(known.json).toEqual({ results: tokenStatsOf(chain, COIN, { step: 3600, first, last: end }) });
+    expect(known.headers.get('x-indexed-block')).toBe(String(height));
+
+    const next = await getAsOf(path, firstOf(hourOf(head) + 1), between(first, last));
+    const upToNext = upTo(chain, firstOf(hourOf(head) + 1));
+    expect(next.json).toEqual({ results: tokenStatsOf(upToNext, COIN, { step: 3600, first, last }) });
+
+    await deriveDue(owner, names);
+    const derived = await getAsOf(path, height, between(first, last));
+    expect(derived.json).toEqual({ results: expected });
+    expect(derived.headers.get('x-indexed-block')).toBe(String(height));
+  });
+
+  test('pages are of one height of one fork', async () => {
+    const height = Math.max(...chain.keys());
+    const path = `/api/tokens/${COIN}/holders/`;
+    const all = holdersOf(chain, COIN);
+    const page = await getAsOf(path, height, { limit: '5' });
+    const { next_cursor: cursor } = page.json.links;
+    await write(made(height + 1, height + 9));
+    await deriveDue(owner, names);
+    const rest = await getAsOf(path, height, { limit: '100', cursor });
+    expect([...page.json.results, ...rest.json.results]).toEqual(all);
+    expect(all).not.toEqual(holdersOf(chain, COIN));
+    const refused = async (as: Readonly<Record<string, string>>) => {
+      const { status, json } = await get(`${path}?${queryOf({ ...as, cursor })}`);
+      expect([status, Object.keys(json.errors ?? {})]).toEqual([400, ['cursor']]);
+    };
+    await refused({});
+    await refused({ as_of_block: String(height - 1) });
+    await write([...chain.values()].filter((one) => one.height >= height).toReversed(), 'block.reverted');
+    fork += 10;
+    await write(made(height, height));
+    await refused({ as_of_block: String(height) });
+    await deriveDue(owner, names);
+    expect(await holders(COIN, { as_of_block: String(height) })).toEqual(holdersOf(chain, COIN));
+  });
+
+  test.each([
+    ['a token', 1, 200_000, (felt: Felt) => `/api/tokens/${felt}/holders/`, 'as_of_block'],
+    ['an account', 2, 1_000_000, (felt: Felt) => `/api/accounts/${felt}/stats/`, 'address'],
+  ])('the transfers of %s up to the block are limited', async (_, kind, most, pathOf, name) => {
+    const felt = toFelt(0xb16n);
+    const [table, subject] = [names['transfer_counts_by_block'], `unhex('${felt.slice(2)}')`];
+    await owner.command(
+      `INSERT INTO ${table} (range, subject_kind, subject, block, transfers, seq, is_deleted)
+       VALUES (0, ${kind}, ${subject}, 10, ${most}, 1, 0), (0, ${kind}, ${subject}, 11, 1, 1, 0)`,
+    );
+    expect((await getAsOf(pathOf(felt), 10)).status).toBe(200);
+    const { status, json } = await getAsOf(pathOf(felt), 11);
+    expect([status, Object.keys(json.errors ?? {})]).toEqual([400, [name]]);
+    expect(json.errors[name][0]).toContain(`${most + 1} transfers up to block 11;`);
+  });
+
+  test.each([
+    `/api/tokens/${COIN}/holders/`,
+    `/api/tokens/${COIN}/stats/`,
+    '/api/stats/',
+    `/api/accounts/${accounts[0]}/stats/`,
+  ])('%s names the canonical block in place of a reverted one', async (path) => {
+    const { status, json } = await getAsOf(path, 900, { as_of_hash: '0xdead' });
+    expect([status, json.code, json.canonical_hash]).toEqual([409, 'reverted_block', chain.get(900)?.hash]);
+    const canonical = await getAsOf(path, 900, { as_of_hash: json.canonical_hash });
+    expect(canonical.text).toBe((await getAsOf(path, 900)).text);
+  });
+});
+
+test('the zero address is no account', async () => {
+  const nothing = { first_seen: null, last_seen: null, transfers: 0, tokens: 0, counterparties: 0, fees: [] };
+  for (const query of ['', '?as_of_block=500'])
+    expect((await get(`/api/accounts/${ZERO_FELT}/stats/${query}`)).json).toEqual(nothing);
+});
+
 describe('parameters', () => {
   test('at_time answers the balances after the newest block until then', async () => {
     for (const until of [START - 5, START + 1200 * 500 + 7, START + 1200 * 1050]) {
@@ -268,11 +397,13 @@ describe('parameters', () => {
     ['/api/tokens/0xc01/holders/?cursor=AAAA', 'cursor'],
     ['/api/tokens/0xzz/holders/', 'address'],
     ['/api/tokens/0xc01/holders/?at_time=yesterday', 'at_time'],
-    ['/api/tokens/0xc01/holders/?as_of_block=5', 'as_of_block'],
+    ['/api/tokens/0xc01/holders/?as_of_block=5&at_time=2023-11-15', 'at_time'],
+    ['/api/tokens/0xc01/holders/?as_of_block=99999', 'as_of_block'],
     ['/api/tokens/0xc01/stats/?interval=1%20week', 'interval'],
     ['/api/stats/?start_time=2020-01-01&end_time=2024-01-01', 'start_time'],
     ['/api/stats/?start_time=2024-01-01&end_time=2023-01-01', 'start_time'],
-    ['/api/accounts/0xacc0/stats/?as_of_block=5', 'as_of_block'],
+    // Block 5 is of 14 November.
+    ['/api/stats/?as_of_block=5&start_time=2023-11-16', 'start_time'],
     ['/api/accounts/nobody/stats/', 'address'],
   ])('%s is refused, naming %s', async (path, name) => {
     const { status, json } = await get(path);

@@ -19,6 +19,7 @@ import {
   tokens,
   upTo,
 } from '../../support/as-of-oracle.ts';
+import { deriveDue } from '../../support/derive-due.ts';
 import { createRandom } from '../../support/random.ts';
 import { writeSmallChain } from '../../support/small-chain.ts';
 import { writeBlocks } from '../../support/transfer-world.ts';
@@ -47,6 +48,7 @@ beforeAll(async () => {
   world = await apiWorld();
   ({ apiKey, names } = await writeSmallChain(world, [...chain.values()]));
   owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  await deriveDue(owner, names);
   // Nothing cached grows old at a clock that stands still. With a checkpoint, answers are cached while it does not move.
   const now = Date.now();
   ({ call } = await world.anotherApi({ now: () => now }));
@@ -188,6 +190,11 @@ async function bytesAsOf(height: number): Promise<string[]> {
     ['/api/portfolio-history/', { ...account, start_time: '2023-11-01', interval: '1 day' }] as const,
     ['/api/nft/owned-by/', account] as const,
     ['/api/nft/owner/', { token_address: ART, nft_token_id: '1' }] as const,
+    [`/api/tokens/${COIN}/holders/`, {}] as const,
+    [`/api/tokens/${COIN}/stats/`, {}] as const,
+    [`/api/accounts/${ANN}/stats/`, {}] as const,
+    ['/api/stats/', {}] as const,
+    ['/api/stats/', { interval: '1 day' }] as const,
   ];
   return await Promise.all(
     answers.map(async ([path, query]) => {
@@ -254,6 +261,8 @@ it('answers have the same bytes when the chain has gone on', { timeout: 120_000 
   await write(more, 'block.accepted');
   await learn(chain.get(1030)!);
   for (const height of heights) expect(await bytesAsOf(height), String(height)).toEqual(before.get(height));
+  await deriveDue(owner, names);
+  for (const height of heights) expect(await bytesAsOf(height), String(height)).toEqual(before.get(height));
   // While those of the newest block are others.
   const { json } = await get('/api/transfers/', { block: String(HEAD) });
   expect(new Set(json.results.map(({ status }: { status: string }) => status))).toEqual(
@@ -267,6 +276,7 @@ it('answers are those of the new chain above a fork, and the same below', { time
   await write(gone, 'block.reverted');
   const next = Array.from({ length: gone.length }, (_, i) => smallBlock(random, FORK + i, 8, 1));
   await write(next, 'block.accepted');
+  await deriveDue(owner, names);
   for (const height of heights) {
     if (height < FORK) expect(await bytesAsOf(height), String(height)).toEqual(before.get(height));
     else {
