@@ -28,15 +28,15 @@ export function blockRoute({ clickhouseFor, pool }: BlockRouteDeps): Route {
       'An indexed block with its counts and fees. A block that was reverted is not found by its hash. A hash takes longer than a height.',
     tag: 'Indexer',
     auth: 'key',
-    asOf: 'A block does not change, and its status is that now.',
+    asOf: true,
     params: z.object({ block: blockId() }),
     response: { 200: blockAnswer },
-    async handler({ input: { params }, served, request }) {
+    async handler({ input: { params }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request);
       // Read first: a block at or below it is not reverted afterwards.
-      const l1Height = await finalHeights(served);
+      const l1Height = asOf === null ? await finalHeights(served) : null;
       const block = await countedBlock(clickhouse, served, params.block);
-      if (block === null) throw notFound();
+      if (block === null || block.height > (asOf?.height ?? block.height)) throw notFound();
       const { timestamp, ...facts } = block;
       const fees = await feesOfBlock(clickhouse, served, block.height);
       return {

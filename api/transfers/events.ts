@@ -31,7 +31,7 @@ export function eventsRoute({ clickhouseFor }: { readonly clickhouseFor: ClickHo
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
-    asOf: 'Events are those of the block that the chain has now.',
+    asOf: true,
     query: z.object({
       block: height('Height of the block').optional(),
       txhash: hash().optional(),
@@ -40,8 +40,9 @@ export function eventsRoute({ clickhouseFor }: { readonly clickhouseFor: ClickHo
     }),
     response: { 200: eventListAnswer },
     errors: [404, 409, 503],
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, asOf }) {
       const { block, txhash } = query;
+      const upTo = asOf?.height ?? MAX_HEIGHT;
       if ((block === undefined) === (txhash === undefined))
         throw invalidInput({ non_field_errors: ['Give either block or txhash.'] });
       if (query.page === 'invalid') throw invalidPage();
@@ -51,8 +52,8 @@ export function eventsRoute({ clickhouseFor }: { readonly clickhouseFor: ClickHo
         stores,
         async () =>
           txhash === undefined
-            ? await indexedBlock(stores, block ?? 0)
-            : await blockOfTransaction(stores, txhash),
+            ? await indexedBlock(stores, block ?? 0, upTo)
+            : await blockOfTransaction(stores, txhash, upTo),
         async (at) =>
           await pageOfEvents(stores.clickhouse, served, { height: at, txhash, offset, limit: query.limit }),
       );
@@ -78,14 +79,14 @@ interface Stores {
   readonly tables: ServedBuilds;
 }
 
-async function indexedBlock({ clickhouse, tables }: Stores, at: number) {
-  const block = at > MAX_HEIGHT ? undefined : (await blocksAt(clickhouse, tables, [at])).get(at);
+async function indexedBlock({ clickhouse, tables }: Stores, at: number, upTo: number) {
+  const block = at > upTo ? undefined : (await blocksAt(clickhouse, tables, [at])).get(at);
   if (block === undefined) throw notFound('The block is not indexed.');
   return { height: at, hash: block.hash };
 }
 
-async function blockOfTransaction({ clickhouse, tables }: Stores, txhash: Felt) {
-  const filters = { felts: { txhash }, lo: 0, hi: MAX_HEIGHT };
+async function blockOfTransaction({ clickhouse, tables }: Stores, txhash: Felt, upTo: number) {
+  const filters = { felts: { txhash }, lo: 0, hi: upTo };
   const { query, params } = newestTransfer(transfersOfTransaction(tables), filters);
   const [found] = await clickhouse.rows(query, params);
   if (found === undefined) throw notFound('No transfer of this transaction is indexed.');

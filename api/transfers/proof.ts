@@ -45,7 +45,7 @@ export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRo
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
-    asOf: 'A proof is of the block that the chain has now.',
+    asOf: true,
     query: z.object({
       txhash: hash(),
       event_index: integer({
@@ -56,11 +56,12 @@ export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRo
     }),
     response: { 200: proofAnswer },
     errors: [404, 409, 503],
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request, { readClass: 'proof' });
       // Read first: a block at or below it is not reverted afterwards.
-      const l1Height = await finalHeights(served);
-      const { transfer, events } = await findTransfer(clickhouse, served, query);
+      const l1Height = asOf === null ? await finalHeights(served) : null;
+      const upTo = asOf?.height ?? MAX_HEIGHT;
+      const { transfer, events } = await findTransfer(clickhouse, served, query, upTo);
       if (events.kept === null)
         throw unverifiable('its block has no event commitment that can be recomputed');
       const { block, transactions } = events.kept;
@@ -104,12 +105,13 @@ async function findTransfer(
   clickhouse: Clickhouse,
   tables: Tables,
   { txhash, event_index: index }: { readonly txhash: Felt; readonly event_index: number },
+  upTo: number,
 ) {
   const place = {
     position: index % EVENT_INDEX_ITEM_FACTOR,
     item: Math.floor(index / EVENT_INDEX_ITEM_FACTOR),
   };
-  const filters = { felts: { txhash }, lo: 0, hi: MAX_HEIGHT };
+  const filters = { felts: { txhash }, lo: 0, hi: upTo };
   const { query, params } = newestTransfer(transferOfTransaction(tables, place), filters);
   const read = await withEvents(
     { clickhouse, tables },

@@ -166,7 +166,7 @@ export class Operations extends HeyApiClient {
     /**
      * Prove a transfer
      *
-     * The raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does. That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`, `transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code `unverifiable` if the block has no commitment that can be recomputed, as before Starknet 0.13.2. `as_of_block` is rejected: A proof is of the block that the chain has now.
+     * The raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does. That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`, `transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code `unverifiable` if the block has no commitment that can be recomputed, as before Starknet 0.13.2.
      */
     public getTransferProof<ThrowOnError extends boolean = true>(options: Options<GetTransferProofData, ThrowOnError>): RequestResult<GetTransferProofResponses, GetTransferProofErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTransferProofResponses, GetTransferProofErrors, ThrowOnError, 'data'>({
@@ -180,7 +180,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the events of a block or a transaction
      *
-     * All events, also those that are no transfers, in the order of the block, with keys and data as the chain has them. Exactly one of `block` and `txhash` is required. A transaction is found by its transfers: one without any returns 404. Returns 409 with code `events_not_kept` for a block before Starknet 0.13.2, or whose header is not known: only its transfers are indexed. `as_of_block` is rejected: Events are those of the block that the chain has now.
+     * All events, also those that are no transfers, in the order of the block, with keys and data as the chain has them. Exactly one of `block` and `txhash` is required. A transaction is found by its transfers: one without any returns 404. Returns 409 with code `events_not_kept` for a block before Starknet 0.13.2, or whose header is not known: only its transfers are indexed.
      */
     public listEvents<ThrowOnError extends boolean = true>(options?: Options<ListEventsData, ThrowOnError>): RequestResult<ListEventsResponses, ListEventsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListEventsResponses, ListEventsErrors, ThrowOnError, 'data'>({
@@ -593,7 +593,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a block by height or hash
      *
-     * An indexed block with its counts and fees. A block that was reverted is not found by its hash. A hash takes longer than a height. `as_of_block` is rejected: A block does not change, and its status is that now.
+     * An indexed block with its counts and fees. A block that was reverted is not found by its hash. A hash takes longer than a height.
      */
     public getBlock<ThrowOnError extends boolean = true>(options: Options<GetBlockData, ThrowOnError>): RequestResult<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'>({

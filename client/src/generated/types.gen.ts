@@ -2512,6 +2512,14 @@ export type GetTransferProofData = {
          * `event_index` of the transfer as `/api/transfers/` shows it
          */
         event_index: number;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/transfers/proof/';
 };
@@ -2592,6 +2600,14 @@ export type ListEventsData = {
          * Rows per page, at most 100; an invalid value means 25
          */
         limit?: number;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/events/';
 };
@@ -5045,7 +5061,16 @@ export type GetBlockData = {
          */
         block: string;
     };
-    query?: never;
+    query?: {
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
+    };
     url: '/api/blocks/{block}/';
 };
 
@@ -5066,6 +5091,10 @@ export type GetBlockErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */

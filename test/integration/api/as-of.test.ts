@@ -83,11 +83,12 @@ async function transfersAsOf(height: number, query: Readonly<Record<string, stri
   return rows;
 }
 
-/** The first transaction with a transfer at or above a height. */
-const transactionFrom = (from: number): Felt => {
-  const block = [...chain.values()].find(({ height, transfers }) => height >= from && transfers.length > 0);
-  return block!.transfers[0]!.txHash;
+/** The first block with a transfer at or above a height, and its first transaction with one. */
+const blockFrom = (from: number): [WorldBlock, Felt] => {
+  const block = [...chain.values()].find(({ height, transfers }) => height >= from && transfers.length > 0)!;
+  return [block, block.transfers[0]!.txHash];
 };
+const transactionFrom = (from: number): Felt => blockFrom(from)[1];
 
 const queries = (): Readonly<Record<string, string>>[] => [
   { account: ANN },
@@ -177,6 +178,28 @@ async function expectNfts(height: number): Promise<void> {
   }
 }
 
+/** Blocks, their events and proofs: as if none above the height were there. The events of these blocks are not kept, which is a 409. */
+async function expectBlocks(height: number): Promise<void> {
+  for (const at of [0, 1023, FORK, HEAD]) {
+    const isThere = at <= height;
+    const block = await asOf(height, `/api/blocks/${at}/`, {});
+    expect([at, block.status, block.json.status], `as of ${height}`).toEqual(
+      isThere ? [at, 200, 'ACCEPTED_ON_L2'] : [at, 404, 404],
+    );
+    if (isThere) expect(block.json.hash).toBe(chain.get(at)?.hash);
+    const events = await asOf(height, '/api/events/', { block: String(at) });
+    expect([at, events.status], `as of ${height}`).toEqual([at, isThere ? 409 : 404]);
+  }
+  for (const from of [1000, FORK]) {
+    const [block, txhash] = blockFrom(from);
+    const expected = block.height <= height ? 409 : 404;
+    const events = await asOf(height, '/api/events/', { txhash });
+    const event = String(block.transfers[0]!.position);
+    const proof = await asOf(height, '/api/transfers/proof/', { txhash, event_index: event });
+    expect([events.status, proof.status], `${from} as of ${height}`).toEqual([expected, expected]);
+  }
+}
+
 /** An answer of each route, as it was sent. */
 async function bytesAsOf(height: number): Promise<string[]> {
   const account = { account_address: ANN };
@@ -190,6 +213,7 @@ async function bytesAsOf(height: number): Promise<string[]> {
     ['/api/portfolio-history/', { ...account, start_time: '2023-11-01', interval: '1 day' }] as const,
     ['/api/nft/owned-by/', account] as const,
     ['/api/nft/owner/', { token_address: ART, nft_token_id: '1' }] as const,
+    [`/api/blocks/${FORK}/`, {}] as const,
     [`/api/tokens/${COIN}/holders/`, {}] as const,
     [`/api/tokens/${COIN}/stats/`, {}] as const,
     [`/api/accounts/${ANN}/stats/`, {}] as const,
@@ -251,7 +275,12 @@ const before = new Map<number, string[]>();
 
 it('answers are those of the chain up to the block', { timeout: 120_000 }, async () => {
   for (const height of heights) {
-    await Promise.all([expectTransfers(height), expectBalances(height), expectNfts(height)]);
+    await Promise.all([
+      expectTransfers(height),
+      expectBalances(height),
+      expectNfts(height),
+      expectBlocks(height),
+    ]);
     before.set(height, await bytesAsOf(height));
   }
 });
