@@ -7,7 +7,7 @@ import { useLoad } from '../loading.ts';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot, axisNumber } from '../ui/plot.tsx';
 import type { PlotPoint } from '../ui/plot.tsx';
-import { Amount, Time, TokenName, Usd } from '../ui/values.tsx';
+import { Amount, Logo, Time, TokenName, Usd } from '../ui/values.tsx';
 
 type Holding = GetPortfolioResponses[200]['data']['holdings'][number];
 
@@ -115,9 +115,11 @@ function TimeSlider({
       <output for={id} title={utcTime(at)}>
         {text}
       </output>
-      <button type="button" disabled={step === STEPS} onClick={() => setStep(STEPS)}>
-        Now
-      </button>
+      {step !== STEPS && (
+        <button type="button" onClick={() => setStep(STEPS)}>
+          Back to now
+        </button>
+      )}
     </div>
   );
 }
@@ -236,7 +238,12 @@ function Holdings({
       columns={[
         {
           title: 'Token',
-          cell: ({ token_address, symbol }) => <TokenName address={token_address} symbol={symbol} />,
+          cell: ({ token_address, symbol, logo }) => (
+            <>
+              <Logo url={logo} address={token_address} symbol={symbol} />{' '}
+              <TokenName address={token_address} symbol={symbol} />
+            </>
+          ),
         },
         { title: 'Name', cell: ({ name }) => <bdi>{printable(name ?? '')}</bdi> },
         {

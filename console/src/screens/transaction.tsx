@@ -71,7 +71,7 @@ function Facts({
         </span>
       </Figure>
       <Figure name="Finality">
-        <Finality status={of.status} />
+        <Finality status={of.status} isLong />
       </Figure>
       <Figure name="Fee" data-figure="fee">
         <TokenAmount amount={of.fee} token={of.fee_unit} />

@@ -194,7 +194,9 @@ function timeTexts(marks: readonly number[], step: number): string[] {
 /** Bars and steps stand on zero; other plots fill the height, with some room. */
 function rangeOf(low: number, high: number, kind: Kind): [number, number] {
   const from = kind === 'bars' || kind === 'steps' ? Math.min(0, low) : low;
-  const room = (high - from || Math.abs(high) || 1) * 0.06;
+  // Of zeros alone, up to one.
+  if (from === 0 && high === 0) return [0, 1];
+  const room = (high - from || Math.abs(high)) * 0.06;
   return [from === 0 ? 0 : from - room, high + room];
 }
 
