@@ -543,7 +543,7 @@ describe('the console in a browser', () => {
     await expect.poll(async () => await figure('indexed').textContent()).toBe(indexed);
     await page.getByRole('region', { name: 'Chunks' }).getByText('live').waitFor();
     await browsing.check('operations');
-    const stages = page.getByRole('region', { name: 'Stages of the pipeline' });
+    const stages = page.getByRole('list', { name: 'Stages of the pipeline' });
     const project = world.service.pids()['project'] ?? 0;
     process.kill(project, 'SIGSTOP');
     try {

@@ -37,7 +37,10 @@ export function AccountHoldings({
     [address, at?.getTime()],
   );
   const holdings = portfolio.data?.data.holdings ?? [];
-  const chosen = holdings.find(({ token_address }) => token_address === token) ?? holdings.find(isFungible);
+  const chosen =
+    holdings.find(({ token_address }) => token_address === token) ??
+    holdings.find(({ is_erc20, common }) => is_erc20 && common) ??
+    holdings.find(({ is_erc20 }) => is_erc20);
   return (
     <>
       {begins !== null && <TimeSlider from={new Date(begins)} to={opened} onChange={setAt} />}
@@ -76,8 +79,6 @@ export function AccountHoldings({
     </>
   );
 }
-
-const isFungible = ({ is_erc20 }: Holding): boolean => is_erc20;
 
 const STEPS = 200;
 /** The portfolio is read once the slider rests. */

@@ -24,15 +24,18 @@ export function Drawing({
 }): JSX.Element {
   const at = new Map(nodes.map((node) => [node.address, node]));
   const holder = useRef<HTMLDivElement>(null);
-  // Where it is wider than the screen, the root is in its middle.
+  // Where it is larger than its region, the root is in the middle.
   useEffect(() => {
     const { current } = holder;
-    current?.scrollTo({ left: -box.left - current.clientWidth / 2 });
-  }, [box.left]);
+    current?.scrollTo({
+      left: -box.left - current.clientWidth / 2,
+      top: -box.top - current.clientHeight / 2,
+    });
+  }, [box.left, box.top]);
   return (
     <div
       ref={holder}
-      class="scroll"
+      class="scroll drawing"
       role="region"
       aria-label="Graph of counterparties"
       tabIndex={0}

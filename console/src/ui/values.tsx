@@ -162,7 +162,9 @@ export function Logo({
         height={20}
       />
     );
-  const letters = Array.from(printable(symbol ?? '')).slice(0, 2).join('');
+  const letters = Array.from(printable(symbol ?? ''))
+    .slice(0, 2)
+    .join('');
   return (
     <svg class="logo" viewBox="0 0 20 20" width={20} height={20} aria-hidden="true">
       <circle cx={10} cy={10} r={10} fill={`hsl(${BigInt(address) % 360n} 45% 38%)`} />
