@@ -1,10 +1,12 @@
 import 'openapi-explorer';
 
+import { withSamples } from './code-samples.ts';
 import './docs.css';
 import { adoptSession, currentSession } from './session.ts';
 
 /** The API reference, from the service's own document; a log-in of the console is used to try calls. */
 interface Explorer extends HTMLElement {
+  loadSpec(document: object): Promise<void>;
   setAuthenticationConfiguration(scheme: string, configuration: { token: string }): void;
 }
 
@@ -37,7 +39,6 @@ async function showReference(holder: HTMLElement): Promise<void> {
   await adoptSession();
   const explorer = document.createElement('openapi-explorer') as Explorer;
   const settings = {
-    'spec-url': '/api/openapi.json',
     'server-url': location.origin,
     'hide-console': 'false',
     'hide-server-selection': 'true',
@@ -68,6 +69,8 @@ async function showReference(holder: HTMLElement): Promise<void> {
     explorer.setAuthenticationConfiguration('ApiKey', { token: 'session' });
   });
   holder.replaceChildren(explorer);
+  const reference = (await (await fetch('/api/openapi.json')).json()) as Parameters<typeof withSamples>[0];
+  await explorer.loadSpec(withSamples(reference, location.origin));
 }
 
 const holder = document.getElementById('docs');

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { ListApiKeysResponses } from 'token-data-service-client';
 
 import { useAction } from '../action.ts';
-import { countText, printable } from '../format.ts';
+import { countOf, countText, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
 import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
@@ -159,7 +159,7 @@ function hoursOf(
     return {
       time: hour / 1000,
       value: calls,
-      text: `${countText(calls)} calls, ${countText(good)} successful`,
+      text: `${countOf(calls, 'call')}, ${countText(good)} successful`,
     };
   });
 }
