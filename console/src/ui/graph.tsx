@@ -27,10 +27,16 @@ export function Drawing({
   // Where it is larger than its region, the root is in the middle.
   useEffect(() => {
     const { current } = holder;
-    current?.scrollTo({
-      left: -box.left - current.clientWidth / 2,
-      top: -box.top - current.clientHeight / 2,
-    });
+    if (current === null) return;
+    const observer = new ResizeObserver(() =>
+      current.scrollTo({
+        left: -box.left - current.clientWidth / 2,
+        top: -box.top - current.clientHeight / 2,
+      }),
+    );
+    // Called once at the beginning too.
+    observer.observe(current);
+    return () => observer.disconnect();
   }, [box.left, box.top]);
   return (
     <div
