@@ -85,6 +85,7 @@ let received: string[] = [];
 let isReceiverBroken = false;
 /** With transfers in and out, a value and NFTs. */
 let account: string;
+let gateway: Awaited<ReturnType<typeof createSimulatedGateway>>;
 const closers: (() => Promise<unknown>)[] = [];
 
 const api = async <T>(path: string, schema: z.ZodType<T>): Promise<T> => {
@@ -191,7 +192,8 @@ async function findAccount(): Promise<string> {
 }
 
 beforeAll(async () => {
-  const [feed, gateway] = await Promise.all([createSimulatedFeed(), createSimulatedGateway()]);
+  const feed = await createSimulatedFeed();
+  gateway = await createSimulatedGateway();
   closers.push(
     () => feed.close(),
     () => gateway.close(),
@@ -255,7 +257,7 @@ describe('the console in a browser', () => {
 
   test('shows the head, and new blocks and a reorg as they happen', async () => {
     const { page } = browsing;
-    await page.getByText('Newest blocks').waitFor();
+    await page.getByRole('heading', { name: 'Newest blocks' }).waitFor();
     const { totals } = await api('/api/indexer/progress/', progress);
     const head = async (): Promise<string | null> => await figure('head').locator('a').textContent();
     await expect.poll(head).toBe(countText(HEAD));
@@ -389,7 +391,10 @@ describe('the console in a browser', () => {
     const curve = page.getByRole('img', { name: /^Balance of STRK: / });
     await expect
       .poll(async () => await curve.getAttribute('aria-label'))
-      .toBe(`Balance of STRK: ${data.length} points, newest ${newest}, lowest ${lowest}, highest ${highest}`);
+      // The last point is the newest balance, now.
+      .toBe(
+        `Balance of STRK: ${data.length + 1} points, newest ${newest}, lowest ${lowest}, highest ${highest}`,
+      );
   });
 
   test('lists the transfers of an account to the end, filters them and saves what is shown', async () => {
@@ -820,19 +825,21 @@ describe('the console in a browser', () => {
     await page.getByRole('link', { name: 'API reference' }).click();
     await page.getByText('Account and keys').first().waitFor();
     await browsing.check('reference');
-    await open('/docs#?route=get-/api/blocks/{block}/');
-    const samples = page.locator('.code-sample-wrapper');
+    await open('/');
+    await open('/docs#?route=get-/api/price/');
+    const samples = page.locator('.code-sample-wrapper code');
     await samples.first().waitFor();
     const source = (await samples.first().textContent()) ?? '';
     const [command = ''] = /curl [\s\S]*"/.exec(source) ?? [];
     const { stdout } = await promisify(execFile)(
       'sh',
-      ['-c', command.replace('/100/', '/1/').replace(/^curl/, 'curl --silent --fail')],
+      ['-c', command.replace(/^curl/, 'curl --silent --fail')],
       { env: { PATH: process.env['PATH'], TDS_KEY: world.service.demo.api_key } },
     );
-    expect(JSON.parse(stdout)).toMatchObject({ height: 1 });
-    expect(await samples.count()).toBe(3);
+    expect(JSON.parse(stdout)).toMatchObject({ token_address: ETH });
+    expect(await page.locator('.code-sample-wrapper').count()).toBe(3);
     await browsing.check('reference-operation');
+    await open('/');
     await open('/docs#?route=get-/api/indexer/progress/');
     const tried = page.waitForResponse(/api\/indexer\/progress/);
     await page.getByRole('button', { name: 'Execute' }).first().click();
@@ -874,6 +881,12 @@ describe('the console in a browser', () => {
         const value = { ...observed, ...described, token, name: `evil ${text}`, symbol: text };
         return { key: token, value: topics.tokens.schema.parse(value) };
       }),
+      // One logo is of the gateway, which alone may be shown.
+      ...[...images, `${gateway.url}/ipfs/${'Q'.repeat(46)}/foxes/1.svg`].map((logo, i) => {
+        const token = `0x${(4096 + i).toString(16).padStart(64, '0')}`;
+        const value = { ...observed, type: 'token.listed', token, logo };
+        return { key: token, value: topics.tokens.schema.parse(value) };
+      }),
     ]);
     await publisher.publish(
       topics.nft,
@@ -898,6 +911,11 @@ describe('the console in a browser', () => {
     await expect
       .poll(async () => (await world.service.get('/api/tokens/?search=evil')).json)
       .toMatchObject({ count: corpus.length });
+    await open('/search?q=evil');
+    const logos = async (): Promise<(string | null)[]> =>
+      await Promise.all((await main().locator('img.logo').all()).map((image) => image.getAttribute('src')));
+    await expect.poll(logos).toEqual(expect.arrayContaining([expect.stringMatching(/foxes\/1\.svg$/)]));
+    for (const src of await logos()) expect(src).toMatch(/^(data:image\/|http:\/\/127\.0\.0\.1:)/);
     const screens = [
       '/search?q=evil',
       `/search?q=${encodeURIComponent(corpus[1] ?? '')}`,

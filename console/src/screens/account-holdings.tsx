@@ -201,11 +201,13 @@ function BalanceCurve({
         },
         signal,
       });
-      return data.map(({ time, balance }) => ({
+      const points = data.map(({ time, balance }) => ({
         time: Date.parse(time) / 1000,
         value: Number(BigInt(balance)) / 10 ** decimals,
         text: `${amountText(BigInt(balance), decimals)} ${symbol}`,
       }));
+      // The newest balance holds until now.
+      return [...points, ...points.slice(-1).map((last) => ({ ...last, time: opened.getTime() / 1000 }))];
     },
     [address, token, begins.getTime(), opened.getTime()],
   );

@@ -133,7 +133,7 @@ function Roles({ of }: { readonly of: Pipeline['roles'] }): JSX.Element {
             title: 'Processes',
             cell: ({ processes }) =>
               processes.map(({ process, state, started_at }) => (
-                <span key={process} title={`started ${started_at}`}>
+                <span key={process} class="process" title={`Started ${started_at}`}>
                   <StateTag state={state} /> <code>{process}</code>{' '}
                 </span>
               )),
@@ -166,7 +166,7 @@ function Chunks(): JSX.Element {
                   title: 'Heights',
                   isNumber: true,
                   cell: ({ range: [first, last] }) =>
-                    `${countText(first)} – ${last === null ? '' : countText(last)}`,
+                    `${countText(first)} to ${last === null ? 'head' : countText(last)}`,
                 },
                 { title: 'Next height', isNumber: true, cell: ({ cursor }) => countText(cursor) },
                 { title: 'Blocks', isNumber: true, cell: ({ blocks_indexed }) => countText(blocks_indexed) },
