@@ -381,7 +381,7 @@ describe('the console in a browser', () => {
       start_time: results[0]?.timestamp ?? '',
     });
     const history = z.object({ data: z.array(z.object({ balance: z.string() })) });
-    const { data } = await api(`/api/balance-history/?${query}`, history);
+    const { data } = await api(`/api/balance-history/?${query.toString()}`, history);
     expect(data.length).toBeGreaterThan(2);
     const balances = data.map(({ balance }) => BigInt(balance));
     const sorted = balances.toSorted((a, b) => (a < b ? -1 : 1));
