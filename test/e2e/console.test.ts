@@ -836,7 +836,7 @@ describe('the console in a browser', () => {
       ['-c', command.replace(/^curl/, 'curl --silent --fail')],
       { env: { PATH: process.env['PATH'], TDS_KEY: world.service.demo.api_key } },
     );
-    expect(JSON.parse(stdout)).toMatchObject({ token_address: ETH });
+    expect(JSON.parse(stdout)).toMatchObject({ success: true, data: { token_address: ETH } });
     expect(await page.locator('.code-sample-wrapper').count()).toBe(3);
     await browsing.check('reference-operation');
     await open('/');
