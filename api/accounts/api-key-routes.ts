@@ -121,6 +121,7 @@ function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
     method: 'GET',
     path: '/api/users/auth/api-keys/',
     summary: "List the caller's API keys",
+    description: 'The keys themselves are never shown again.',
     tag: 'Account and keys',
     auth: 'session',
     response: { 200: z.array(listedKeyAnswer) },

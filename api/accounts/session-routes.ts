@@ -92,6 +92,7 @@ function logoutRoute({ commandsFor }: SessionRouteDeps): Route {
     method: 'POST',
     path: '/api/users/auth/logout/',
     summary: 'End the session',
+    description: 'The token is rejected from then on. Other sessions of the user go on.',
     tag: 'Account and keys',
     auth: 'session',
     response: { 200: doneAnswer },

@@ -29,6 +29,7 @@ const PAGE_PATHS = [
   '/webhooks',
   '/webhooks/:id',
   '/operations',
+  '/verification',
 ];
 
 const TYPES: Readonly<Record<string, string>> = {

@@ -79,6 +79,7 @@ function categoryRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/categories/{slug}/',
     summary: 'Get a category',
+    description: 'By its slug, as `/api/dapps/categories/` lists it.',
     params: bySlug,
     response: { 200: categoryAnswer },
     async handler({ input: { params }, served }) {
@@ -142,6 +143,7 @@ function oneRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/apps/{slug}/',
     summary: 'Get a dApp',
+    description: 'By its slug, as `/api/dapps/apps/` lists it.',
     params: bySlug,
     response: { 200: dappAnswer },
     async handler({ input: { params }, served }) {
@@ -189,6 +191,7 @@ function ofCategoryRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/category/{slug}/',
     summary: 'List the dApps of a category',
+    description: 'As `/api/dapps/apps/` lists them, by pages; 404 for an unknown category.',
     params: bySlug,
     query: z.object({ network, page: page(), limit: limit() }),
     response: { 200: dappListAnswer },

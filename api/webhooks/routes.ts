@@ -147,6 +147,7 @@ function readRoute({ pool }: WebhookRouteDeps): Route {
     method: 'GET',
     path: webhookPath,
     summary: 'Get a webhook',
+    description: "One of the caller's, without its secret; 404 for any other.",
     params: webhookParams,
     response: { 200: webhookAnswer },
     async handler({ input: { params }, user, served }) {

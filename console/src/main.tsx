@@ -19,11 +19,12 @@ import { asFelt } from './search.ts';
 import { adoptSession, clientOf, currentSession, logOut, onSessionChange } from './session.ts';
 import './style.css';
 
+/** On a narrow screen with the short text, on which all links fit in one line; none: the brand leads there too. */
 const links = [
-  ['/', 'Home'],
-  ['/keys', 'API keys'],
-  ['/webhooks', 'Webhooks'],
-  ['/verification', 'Verification'],
+  ['/', 'Home', ''],
+  ['/keys', 'API keys', 'Keys'],
+  ['/webhooks', 'Webhooks', 'Webhooks'],
+  ['/verification', 'Verification', 'Verification'],
 ] as const;
 
 /** The screen of a path; null: there is none. */
@@ -109,14 +110,15 @@ function App(): JSX.Element {
       </a>
       <header class="bar">
         <a class="brand" href="/">
-          Token data
+          <img src="/favicon.svg" alt="" width={20} height={20} /> Token data
         </a>
         {session !== null && <SearchBox />}
         <nav aria-label="Main">
           {session !== null &&
-            links.map(([to, text]) => (
+            links.map(([to, text, short]) => (
               <a key={to} href={to} aria-current={isCurrent(to) ? 'page' : undefined}>
-                {text}
+                <span class="long">{text}</span>
+                <span class="short">{short}</span>
               </a>
             ))}
           {isAdmin && (
@@ -125,7 +127,8 @@ function App(): JSX.Element {
             </a>
           )}
           <a href="/docs" data-page>
-            API reference
+            <span class="long">API reference</span>
+            <span class="short">API</span>
           </a>
         </nav>
         {session !== null && (

@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
 
 import { parse } from 'csv-parse/sync';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -83,6 +85,7 @@ let received: string[] = [];
 let isReceiverBroken = false;
 /** With transfers in and out, a value and NFTs. */
 let account: string;
+let gateway: Awaited<ReturnType<typeof createSimulatedGateway>>;
 const closers: (() => Promise<unknown>)[] = [];
 
 const api = async <T>(path: string, schema: z.ZodType<T>): Promise<T> => {
@@ -98,7 +101,8 @@ const isLoaded = async (): Promise<void> => {
 
 /** Goes to a screen as a link does, without losing what the page has recorded. */
 const open = async (path: string): Promise<void> => {
-  await browsing.page.goto(path);
+  // Within one page there is no answer.
+  expect((await browsing.page.goto(path))?.status() ?? 200, path).toBe(200);
   await isLoaded();
 };
 
@@ -107,18 +111,20 @@ const searchFor = async (text: string): Promise<void> => {
   await browsing.page.getByRole('button', { name: 'Search' }).click();
 };
 
-const logIn = async (): Promise<void> => {
-  const { username, password } = world.service.demo;
+const logIn = async ({ username, password } = world.service.demo): Promise<void> => {
   await browsing.page.getByLabel('User name or e-mail address').fill(username);
   await browsing.page.getByLabel('Password').fill(password);
   await browsing.page.getByRole('button', { name: 'Log in' }).click();
 };
 
-/** Calls a route of admins with the session of the page. */
-async function adminCall(path: string): Promise<unknown> {
+async function sessionToken(): Promise<string> {
   const stored = String(await browsing.page.evaluate('sessionStorage.getItem("session")'));
-  const { token } = z.object({ token: z.string() }).parse(JSON.parse(stored));
-  return (await world.service.get(path, { authorization: `Bearer ${token}` })).json;
+  return z.object({ token: z.string() }).parse(JSON.parse(stored)).token;
+}
+
+/** Calls a route with the session of the page. */
+async function sessionCall(path: string): Promise<unknown> {
+  return (await world.service.get(path, { authorization: `Bearer ${await sessionToken()}` })).json;
 }
 
 const receipts = z.object({
@@ -186,7 +192,8 @@ async function findAccount(): Promise<string> {
 }
 
 beforeAll(async () => {
-  const [feed, gateway] = await Promise.all([createSimulatedFeed(), createSimulatedGateway()]);
+  const feed = await createSimulatedFeed();
+  gateway = await createSimulatedGateway();
   closers.push(
     () => feed.close(),
     () => gateway.close(),
@@ -240,13 +247,17 @@ describe('the console in a browser', () => {
       .toContain('Unable to log in with provided credentials.');
     await logIn();
     await page.getByRole('heading', { name: 'Token transfers on Starknet' }).waitFor();
+    await page.reload();
+    await page.getByRole('region', { name: 'Newest blocks' }).waitFor();
+    const loaded = await page.evaluate('performance.now()');
+    process.stdout.write(`console: live ${Number(loaded).toFixed(0)} ms after a reload began\n`);
     // Nothing that the browser would send by itself.
     expect(await page.context().cookies()).toEqual([]);
   });
 
   test('shows the head, and new blocks and a reorg as they happen', async () => {
     const { page } = browsing;
-    await page.getByText('Newest blocks').waitFor();
+    await page.getByRole('heading', { name: 'Newest blocks' }).waitFor();
     const { totals } = await api('/api/indexer/progress/', progress);
     const head = async (): Promise<string | null> => await figure('head').locator('a').textContent();
     await expect.poll(head).toBe(countText(HEAD));
@@ -299,6 +310,18 @@ describe('the console in a browser', () => {
     await expect
       .poll(async () => await shownEvents('Events of the block'), { timeout: 10_000 })
       .toEqual(wanted.slice(0, 25));
+    const emitters = page.getByRole('region', { name: 'Events of the block' }).locator('td:nth-child(3) a');
+    const hrefs = await Promise.all(
+      events.slice(0, 25).map(async ({ from_address: emitter }) => {
+        const { status, json } = await world.service.get(`/api/tokens/${emitter}/`);
+        if (status !== 200) return `/account/0x${BigInt(emitter).toString(16).padStart(64, '0')}`;
+        return `/token/${z.object({ address: z.string() }).parse(json).address}`;
+      }),
+    );
+    expect(new Set(hrefs.map((href) => href.split('/')[1]))).toEqual(new Set(['token', 'account']));
+    await expect
+      .poll(async () => await Promise.all((await emitters.all()).map((one) => one.getAttribute('href'))))
+      .toEqual(hrefs);
     await page.getByRole('region', { name: 'Events of the block' }).getByText('Transfer').first().waitFor();
     const felt = page.getByRole('region', { name: 'Events of the block' }).locator('.felts button').first();
     await felt.click();
@@ -317,6 +340,11 @@ describe('the console in a browser', () => {
     await expect
       .poll(async () => await shownEvents('Events of the transaction'), { timeout: 10_000 })
       .toEqual(wanted.filter((_, index) => hashes[index] === BigInt(txhash)).slice(0, 25));
+    const { event_check: outcome } = await api(
+      `/api/blocks/${block}/`,
+      z.object({ event_check: z.string() }),
+    );
+    expect(await figure('event-check').textContent()).toBe(EVENT_CHECKS[outcome]);
     await browsing.check('transaction');
 
     await searchFor(account.replace(/^0x0*/, '0x'));
@@ -339,6 +367,34 @@ describe('the console in a browser', () => {
     const then = await api(`/api/portfolio/?account_address=${account}&at_time=${at}`, portfolio);
     expect(await shown()).toBe(usdText(then.data.total_usd));
     expect(await main().locator('tbody tr').count()).toBe(then.data.holdings.length);
+  });
+
+  test('draws the balance of a token as the API answers it', async () => {
+    const { page } = browsing;
+    await open(`/account/${account}`);
+    await page.getByRole('button', { name: 'Show the balance of STRK as a curve' }).click();
+    const dated = z.object({ results: z.array(z.object({ timestamp: z.string() })) });
+    const { results } = await api(`/api/transfers/?account=${account}&order=asc&limit=1`, dated);
+    const query = new URLSearchParams({
+      account_address: account,
+      token_address: STRK,
+      start_time: results[0]?.timestamp ?? '',
+    });
+    const history = z.object({ data: z.array(z.object({ balance: z.string() })) });
+    const { data } = await api(`/api/balance-history/?${query.toString()}`, history);
+    expect(data.length).toBeGreaterThan(2);
+    const balances = data.map(({ balance }) => BigInt(balance));
+    const sorted = balances.toSorted((a, b) => (a < b ? -1 : 1));
+    const [newest, lowest, highest] = [balances.at(-1), sorted[0], sorted.at(-1)].map(
+      (balance) => `${amountText(balance ?? -1n, 18)} STRK`,
+    );
+    const curve = page.getByRole('img', { name: /^Balance of STRK: / });
+    await expect
+      .poll(async () => await curve.getAttribute('aria-label'))
+      // The last point is the newest balance, now.
+      .toBe(
+        `Balance of STRK: ${data.length + 1} points, newest ${newest}, lowest ${lowest}, highest ${highest}`,
+      );
   });
 
   test('lists the transfers of an account to the end, filters them and saves what is shown', async () => {
@@ -429,6 +485,11 @@ describe('the console in a browser', () => {
     expect(await page.evaluate('document.activeElement?.getAttribute("aria-label")')).toBe(
       await other.getAttribute('aria-label'),
     );
+    await page.setViewportSize(WIDTHS.narrow);
+    const drawn = (await page.getByRole('region', { name: 'Graph of counterparties' }).boundingBox()) ?? {
+      height: Infinity,
+    };
+    expect(drawn.height, 'the graph fits the screen').toBeLessThanOrEqual(0.75 * WIDTHS.narrow.height);
     await browsing.check('counterparties-expanded');
     await page.keyboard.press(' ');
     await expect.poll(async () => await nodes.count()).toBe(1 + largest.length);
@@ -469,6 +530,20 @@ describe('the console in a browser', () => {
     const { results: periods } = await api(`/api/tokens/${STRK}/stats/?interval=1%20hour`, hours);
     const label = await page.getByRole('img', { name: /^Transfers: / }).getAttribute('aria-label');
     expect(label).toContain(`${periods.length} points`);
+    // Sums of whole weeks: at most two, as the chain has run for less than a day.
+    await page.getByLabel('Interval').selectOption('1 week');
+    const volumes = page.getByRole('img', { name: /^Volume: / });
+    await expect.poll(async () => await volumes.getAttribute('aria-label')).toMatch(/: [12] points/);
+    const { results: days } = await api(
+      `/api/tokens/${STRK}/stats/?interval=1%20day`,
+      z.object({ results: z.array(z.object({ time: z.string(), volume: z.string() })) }),
+    );
+    const mondayOf = (time: string): number => Math.floor((Date.parse(time) / 86_400_000 + 3) / 7);
+    const newest = Math.max(...days.map(({ time }) => mondayOf(time)));
+    const volume = days
+      .filter(({ time }) => mondayOf(time) === newest)
+      .reduce((sum, day) => sum + BigInt(day.volume), 0n);
+    expect(await volumes.getAttribute('aria-label')).toContain(`newest ${amountText(volume, 18)} STRK`);
   });
 
   test('creates a key, which works until it is deleted', async () => {
@@ -487,6 +562,25 @@ describe('the console in a browser', () => {
     expect(await use()).toBe(200);
     await page.getByRole('button', { name: 'I have kept it' }).click();
     expect(await page.content()).not.toContain(key);
+    expect((await world.service.get('/api/price/', { 'api-key': key })).status).toBe(400);
+    const ids = z.array(z.object({ id: z.number(), name: z.string() }));
+    const listed = ids.parse(await sessionCall('/api/users/auth/api-keys/'));
+    const id = listed.find(({ name }) => name === corpus[1])?.id;
+    const counted = z.object({
+      total_calls: z.number(),
+      data: z.array(z.object({ calls: z.number(), successful_calls: z.number() })),
+    });
+    const usage = async () => counted.parse(await sessionCall(`/api/users/auth/api-keys/${id}/usage/`));
+    await expect.poll(async () => (await usage()).total_calls).toBe(2);
+    await page.getByRole('button', { name: `Usage of ${corpus[1]}` }).click();
+    await expect.poll(async () => await figure('calls').textContent()).toBe('2');
+    const { data } = await usage();
+    const busiest = data.toSorted((a, b) => b.calls - a.calls)[0];
+    expect(data.reduce((sum, hour) => sum + hour.successful_calls, 0)).toBe(1);
+    const bars = page.getByRole('img', { name: /^Calls an hour: / });
+    expect(await bars.getAttribute('aria-label')).toMatch(
+      new RegExp(`highest ${busiest?.calls} calls?, ${busiest?.successful_calls} successful$`),
+    );
     page.once('dialog', (dialog) => void dialog.accept());
     await page.getByRole('button', { name: `Delete ${corpus[1]}` }).click();
     await expect.poll(async () => await main().locator('tbody tr').count()).toBe(1);
@@ -499,6 +593,13 @@ describe('the console in a browser', () => {
     const name = corpus[2] ?? '';
     await page.getByLabel('Name').fill(name);
     await page.getByLabel('URL').fill(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/hook`);
+    const preview = page.getByRole('region', { name: 'Example of transfer.created' });
+    await page.getByLabel('Token', { exact: true }).fill('0x7777');
+    expect(JSON.parse((await preview.textContent()) ?? '')).toMatchObject({
+      event: 'transfer.created',
+      data: { token_address: `0x${'7777'.padStart(64, '0')}` },
+    });
+    await page.getByLabel('Token', { exact: true }).fill('');
     await page.getByRole('button', { name: 'Create webhook' }).click();
     await page.locator('.secret code').waitFor();
     await browsing.check('webhooks');
@@ -542,8 +643,14 @@ describe('the console in a browser', () => {
     const indexed = countText(totals.latest_block_overall);
     await expect.poll(async () => await figure('indexed').textContent()).toBe(indexed);
     await page.getByRole('region', { name: 'Chunks' }).getByText('live').waitFor();
+    const known = z.object({ stages: z.array(z.object({ name: z.string(), kind: z.string() })) });
+    const { stages: all } = known.parse(await sessionCall('/api/admin/pipeline/'));
+    const steps = page.getByRole('list', { name: 'Stages of the pipeline' }).locator('.step');
+    expect(await steps.count()).toBe(all.length);
+    for (const { name } of all.filter(({ kind }) => kind === 'projection'))
+      await steps.getByText(name, { exact: true }).waitFor();
     await browsing.check('operations');
-    const stages = page.getByRole('region', { name: 'Stages of the pipeline' });
+    const stages = page.getByRole('list', { name: 'Stages of the pipeline' });
     const project = world.service.pids()['project'] ?? 0;
     process.kill(project, 'SIGSTOP');
     try {
@@ -574,7 +681,7 @@ describe('the console in a browser', () => {
       const seen = z.object({
         roles: z.array(z.object({ name: z.string(), processes: z.array(z.object({ state: z.string() })) })),
       });
-      const { roles } = seen.parse(await adminCall('/api/admin/pipeline/'));
+      const { roles } = seen.parse(await sessionCall('/api/admin/pipeline/'));
       const states = roles.find(({ name }) => name === 'api')?.processes.map(({ state }) => state);
       expect(states?.toSorted()).toEqual(['live', 'stopped']);
     } finally {
@@ -594,12 +701,53 @@ describe('the console in a browser', () => {
     await browsing.check('projections');
   });
 
+  test('aborts a rebuild', async () => {
+    const { page } = browsing;
+    const shape = z.object({
+      results: z.array(
+        z.object({
+          name: z.string(),
+          builds: z.array(z.object({ build: z.number(), state: z.string() })),
+          rebuild: z
+            .object({ state: z.string(), is_swapped: z.boolean(), updated_at: z.string() })
+            .nullable(),
+        }),
+      ),
+    });
+    const shown = async () =>
+      shape
+        .parse(await sessionCall('/api/admin/projections/'))
+        .results.find(({ name }) => name === 'account-ledger');
+    const served = (await shown())?.builds.find(({ state }) => state === 'serving');
+    const client = await world.inspected.pool.connect();
+    try {
+      // The rebuild waits here, where it would begin, so that there is time to abort it.
+      await client.query('BEGIN');
+      await client.query('LOCK TABLE tds.builds IN SHARE MODE');
+      page.once('dialog', (dialog) => void dialog.accept());
+      await page.getByRole('button', { name: 'Rebuild account-ledger' }).click();
+      const run = page.getByRole('region', { name: 'Rebuild of account-ledger' });
+      await run.getByRole('button', { name: 'Abort' }).click();
+      await run.getByText('Aborting…').waitFor();
+      const asked = (await shown())?.rebuild?.updated_at;
+      await expect.poll(async () => (await shown())?.rebuild?.updated_at).not.toBe(asked);
+      await client.query('ROLLBACK');
+      await run.getByText('aborted', { exact: true }).waitFor({ timeout: 60_000 });
+      await run.getByText('not swapped').waitFor();
+    } finally {
+      client.release(true);
+    }
+    const { builds = [], rebuild } = (await shown()) ?? {};
+    expect(rebuild).toMatchObject({ state: 'aborted', is_swapped: false });
+    expect(builds.filter(({ state }) => state === 'serving')).toEqual([served]);
+  });
+
   test('inspects a quarantined event, and retries and skips it', async () => {
     const { page } = browsing;
     await page.getByRole('link', { name: 'Quarantine' }).click();
     const ids = async (): Promise<string[]> => {
       const list = z.object({ results: z.array(z.object({ id: z.string() })) });
-      return list.parse(await adminCall('/api/admin/quarantine/?limit=100')).results.map(({ id }) => id);
+      return list.parse(await sessionCall('/api/admin/quarantine/?limit=100')).results.map(({ id }) => id);
     };
     const all = await ids();
     expect(all.length).toBeGreaterThan(1);
@@ -644,15 +792,31 @@ describe('the console in a browser', () => {
 
   test('has no operations for others', async () => {
     const { page } = browsing;
-    await page.route('**/api/admin/**', async (route) => {
-      await route.fulfill({ status: 403, json: { detail: 'No.', code: 'permission_denied' } });
-    });
+    const reader = { username: 'reader', password: 'only reads what all may' };
+    const adding = promisify(execFile)(
+      process.execPath,
+      ['infra/bin/tds.ts', 'users', 'add', reader.username],
+      {
+        env: { PATH: process.env['PATH'], ...world.settings() },
+      },
+    );
+    adding.child.stdin?.end(`${reader.password}\n`);
+    await adding;
+    await page.getByRole('button', { name: 'Log out' }).click();
     const refused = page.waitForResponse(/api\/admin/);
-    await open('/keys');
-    await refused;
+    await logIn({ ...world.service.demo, ...reader });
+    expect((await refused).status()).toBe(403);
+    await page.getByRole('link', { name: 'Webhooks' }).waitFor();
     expect(await page.getByRole('link', { name: 'Operations' }).count()).toBe(0);
-    await page.unroute('**/api/admin/**');
-    await open('/keys');
+    for (const view of ['', '?view=projections', '?view=quarantine', '?view=verification']) {
+      await open(`/operations${view}`);
+      await page.getByRole('alert').first().waitFor();
+      expect(await main().locator('table, .pipeline').count()).toBe(0);
+    }
+    await open('/webhooks');
+    expect(await figure('count').textContent()).toBe('0');
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await logIn();
     await page.getByRole('link', { name: 'Operations' }).waitFor();
   });
 
@@ -661,6 +825,27 @@ describe('the console in a browser', () => {
     await page.getByRole('link', { name: 'API reference' }).click();
     await page.getByText('Account and keys').first().waitFor();
     await browsing.check('reference');
+    await open('/');
+    await open('/docs#?route=get-/api/price/');
+    const samples = page.locator('.code-sample-wrapper code');
+    await samples.first().waitFor();
+    const source = (await samples.first().textContent()) ?? '';
+    const [command = ''] = /curl [\s\S]*"/.exec(source) ?? [];
+    const { stdout } = await promisify(execFile)(
+      'sh',
+      ['-c', command.replace(/^curl/, 'curl --silent --fail')],
+      { env: { PATH: process.env['PATH'], TDS_KEY: world.service.demo.api_key } },
+    );
+    expect(JSON.parse(stdout)).toMatchObject({ success: true, data: { token_address: ETH } });
+    expect(await page.locator('.code-sample-wrapper').count()).toBe(3);
+    await browsing.check('reference-operation');
+    await open('/');
+    await open('/docs#?route=get-/api/indexer/progress/');
+    const tried = page.waitForResponse(/api\/indexer\/progress/);
+    await page.getByRole('button', { name: 'Execute' }).first().click();
+    expect((await tried).status()).toBe(200);
+    await page.getByText('latest_block_overall').first().waitFor();
+    await open('/');
   });
 
   test('runs nothing that is written in names, symbols and links', async () => {
@@ -696,6 +881,12 @@ describe('the console in a browser', () => {
         const value = { ...observed, ...described, token, name: `evil ${text}`, symbol: text };
         return { key: token, value: topics.tokens.schema.parse(value) };
       }),
+      // One logo is of the gateway, which alone may be shown.
+      ...[...images, `${gateway.url}/ipfs/${'Q'.repeat(46)}/foxes/1.svg`].map((logo, i) => {
+        const token = `0x${(4096 + i).toString(16).padStart(64, '0')}`;
+        const value = { ...observed, type: 'token.listed', token, logo };
+        return { key: token, value: topics.tokens.schema.parse(value) };
+      }),
     ]);
     await publisher.publish(
       topics.nft,
@@ -720,6 +911,11 @@ describe('the console in a browser', () => {
     await expect
       .poll(async () => (await world.service.get('/api/tokens/?search=evil')).json)
       .toMatchObject({ count: corpus.length });
+    await open('/search?q=evil');
+    const logos = async (): Promise<(string | null)[]> =>
+      await Promise.all((await main().locator('img.logo').all()).map((image) => image.getAttribute('src')));
+    await expect.poll(logos).toEqual(expect.arrayContaining([expect.stringMatching(/foxes\/1\.svg$/)]));
+    for (const src of await logos()) expect(src).toMatch(/^(data:image\/|http:\/\/127\.0\.0\.1:)/);
     const screens = [
       '/search?q=evil',
       `/search?q=${encodeURIComponent(corpus[1] ?? '')}`,
@@ -730,6 +926,7 @@ describe('the console in a browser', () => {
       `/account/${account}?view=nfts`,
       '/webhooks',
       '/operations?view=quarantine',
+      '/verification',
       '/',
     ];
     for (const screen of screens) {
@@ -769,9 +966,7 @@ describe('the console in a browser', () => {
 
   test('ends the session at log-out, also at the service', async () => {
     const { page } = browsing;
-    const token = z
-      .object({ token: z.string() })
-      .parse(JSON.parse(String(await page.evaluate('sessionStorage.getItem("session")')))).token;
+    const token = await sessionToken();
     const keys = async (): Promise<number> =>
       (await world.service.get('/api/users/auth/api-keys/', { authorization: `Bearer ${token}` })).status;
     expect(await keys()).toBe(200);

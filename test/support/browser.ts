@@ -74,11 +74,12 @@ export async function browse(base: string, folder: string): Promise<Browsing> {
         await page.setViewportSize(size);
         for (const colorScheme of ['dark', 'light'] as const) {
           await page.emulateMedia({ colorScheme });
+          await page.evaluate('scrollTo(0, 0)');
           await page.screenshot({ path: join(folder, `${name}-${width}-${colorScheme}.png`) });
+          expect(await findings(page), `${name}, ${width}, ${colorScheme}`).toEqual([]);
         }
         const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
         expect(overflow, `${name}, ${width}: wider than the window`).toBe(0);
-        expect(await findings(page), `${name}, ${width}`).toEqual([]);
       }
       await page.setViewportSize(WIDTHS.wide);
     },

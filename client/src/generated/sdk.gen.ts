@@ -77,6 +77,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * End the session
+     *
+     * The token is rejected from then on. Other sessions of the user go on.
      */
     public logOut<ThrowOnError extends boolean = true>(options?: Options<LogOutData, ThrowOnError>): RequestResult<LogOutResponses, LogOutErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).post<LogOutResponses, LogOutErrors, ThrowOnError, 'data'>({
@@ -107,6 +109,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * List the caller's API keys
+     *
+     * The keys themselves are never shown again.
      */
     public listApiKeys<ThrowOnError extends boolean = true>(options?: Options<ListApiKeysData, ThrowOnError>): RequestResult<ListApiKeysResponses, ListApiKeysErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListApiKeysResponses, ListApiKeysErrors, ThrowOnError, 'data'>({
@@ -698,6 +702,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Get a webhook
+     *
+     * One of the caller's, without its secret; 404 for any other.
      */
     public getWebhook<ThrowOnError extends boolean = true>(options: Options<GetWebhookData, ThrowOnError>): RequestResult<GetWebhookResponses, GetWebhookErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetWebhookResponses, GetWebhookErrors, ThrowOnError, 'data'>({
@@ -834,6 +840,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Get a category
+     *
+     * By its slug, as `/api/dapps/categories/` lists it.
      */
     public getCategory<ThrowOnError extends boolean = true>(options: Options<GetCategoryData, ThrowOnError>): RequestResult<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'>({
@@ -874,6 +882,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Get a dApp
+     *
+     * By its slug, as `/api/dapps/apps/` lists it.
      */
     public getDapp<ThrowOnError extends boolean = true>(options: Options<GetDappData, ThrowOnError>): RequestResult<GetDappResponses, GetDappErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDappResponses, GetDappErrors, ThrowOnError, 'data'>({
@@ -900,6 +910,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * List the dApps of a category
+     *
+     * As `/api/dapps/apps/` lists them, by pages; 404 for an unknown category.
      */
     public listDappsOfCategory<ThrowOnError extends boolean = true>(options: Options<ListDappsOfCategoryData, ThrowOnError>): RequestResult<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'>({
@@ -968,6 +980,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Get a class hash
+     *
+     * By its id, as `/api/dapps/account-class-hashes/` lists it.
      */
     public getClassHash<ThrowOnError extends boolean = true>(options: Options<GetClassHashData, ThrowOnError>): RequestResult<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'>({
@@ -1026,6 +1040,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Count registered wallets
+     *
+     * All, active and verified ones, of one network or of all.
      */
     public getWalletStats<ThrowOnError extends boolean = true>(options?: Options<GetWalletStatsData, ThrowOnError>): RequestResult<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'>({
@@ -1038,6 +1054,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Get a registered wallet
+     *
+     * By its id, as `/api/dapps/vendor-wallets/` lists it.
      */
     public getWallet<ThrowOnError extends boolean = true>(options: Options<GetWalletData, ThrowOnError>): RequestResult<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'>({
@@ -1138,6 +1156,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Get a domain
+     *
+     * By its id, as `/api/dapps/domains/` lists it.
      */
     public getDomain<ThrowOnError extends boolean = true>(options: Options<GetDomainData, ThrowOnError>): RequestResult<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'>({
@@ -1196,6 +1216,8 @@ export class Operations extends HeyApiClient {
     
     /**
      * Get one of the caller's reports
+     *
+     * With its status; 404 for the reports of others.
      */
     public getDomainReport<ThrowOnError extends boolean = true>(options: Options<GetDomainReportData, ThrowOnError>): RequestResult<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'>({

@@ -199,6 +199,7 @@ function Counterparties({
         rows={rows.slice(0, isRoot ? MOST_OF_ROOT : MOST_OF_OTHERS)}
         keyOf={({ address }) => address}
         empty="No transfers but fees."
+        isWide
         columns={[
           { title: 'Account', cell: ({ address }) => <Hex value={address} to="account" /> },
           { title: 'Transfers', isNumber: true, cell: ({ transfers }) => countText(transfers) },

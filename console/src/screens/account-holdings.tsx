@@ -7,7 +7,7 @@ import { useLoad } from '../loading.ts';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot, axisNumber } from '../ui/plot.tsx';
 import type { PlotPoint } from '../ui/plot.tsx';
-import { Amount, Time, TokenName, Usd } from '../ui/values.tsx';
+import { Amount, Logo, Time, TokenName, Usd } from '../ui/values.tsx';
 
 type Holding = GetPortfolioResponses[200]['data']['holdings'][number];
 
@@ -37,7 +37,10 @@ export function AccountHoldings({
     [address, at?.getTime()],
   );
   const holdings = portfolio.data?.data.holdings ?? [];
-  const chosen = holdings.find(({ token_address }) => token_address === token) ?? holdings.find(isFungible);
+  const chosen =
+    holdings.find(({ token_address }) => token_address === token) ??
+    holdings.find(({ is_erc20, common }) => is_erc20 && common) ??
+    holdings.find(({ is_erc20 }) => is_erc20);
   return (
     <>
       {begins !== null && <TimeSlider from={new Date(begins)} to={opened} onChange={setAt} />}
@@ -77,8 +80,6 @@ export function AccountHoldings({
   );
 }
 
-const isFungible = ({ is_erc20 }: Holding): boolean => is_erc20;
-
 const STEPS = 200;
 /** The portfolio is read once the slider rests. */
 const REST_MS = 300;
@@ -115,9 +116,11 @@ function TimeSlider({
       <output for={id} title={utcTime(at)}>
         {text}
       </output>
-      <button type="button" disabled={step === STEPS} onClick={() => setStep(STEPS)}>
-        Now
-      </button>
+      {step !== STEPS && (
+        <button type="button" onClick={() => setStep(STEPS)}>
+          Back to now
+        </button>
+      )}
     </div>
   );
 }
@@ -198,11 +201,13 @@ function BalanceCurve({
         },
         signal,
       });
-      return data.map(({ time, balance }) => ({
+      const points = data.map(({ time, balance }) => ({
         time: Date.parse(time) / 1000,
         value: Number(BigInt(balance)) / 10 ** decimals,
         text: `${amountText(BigInt(balance), decimals)} ${symbol}`,
       }));
+      // The newest balance holds until now.
+      return [...points, ...points.slice(-1).map((last) => ({ ...last, time: opened.getTime() / 1000 }))];
     },
     [address, token, begins.getTime(), opened.getTime()],
   );
@@ -236,7 +241,12 @@ function Holdings({
       columns={[
         {
           title: 'Token',
-          cell: ({ token_address, symbol }) => <TokenName address={token_address} symbol={symbol} />,
+          cell: ({ token_address, symbol, logo }) => (
+            <>
+              <Logo url={logo} address={token_address} symbol={symbol} />{' '}
+              <TokenName address={token_address} symbol={symbol} />
+            </>
+          ),
         },
         { title: 'Name', cell: ({ name }) => <bdi>{printable(name ?? '')}</bdi> },
         {

@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import type { ListNftsOwnedByResponses } from 'token-data-service-client';
 
 import { printable } from '../format.ts';
+import { shownImage } from '../images.ts';
 import { useEndless } from '../loading.ts';
 import { Loading, More, Panel } from '../ui/parts.tsx';
 import { Count, TokenName } from '../ui/values.tsx';
@@ -49,21 +50,9 @@ export function AccountNfts({ address }: { readonly address: string }): JSX.Elem
   );
 }
 
-const allowedOrigins = new Set(
-  (document.querySelector<HTMLMetaElement>('meta[name=image-origins]')?.content ?? '').split(' '),
-);
-
-/** The URL of an image that the content policy of the page allows; null: the image is not shown. */
-function shownImage(url: string | null | undefined): string | null {
-  const parsed = URL.parse(url ?? '');
-  if (parsed === null) return null;
-  if (parsed.protocol === 'data:') return /^data:image\//i.test(parsed.href) ? parsed.href : null;
-  return allowedOrigins.has(parsed.origin) ? parsed.href : null;
-}
-
 function NftCard({ nft }: { readonly nft: Nft }): JSX.Element {
   const image = shownImage(nft.image);
-  const name = printable(nft.name ?? '') || `#${nft.nft_token_id}`;
+  const name = printable(nft.name ?? '');
   return (
     <li class="card">
       {image === null ? (
@@ -80,9 +69,11 @@ function NftCard({ nft }: { readonly nft: Nft }): JSX.Element {
           height={160}
         />
       )}
-      <b>
-        <bdi>{name}</bdi>
-      </b>
+      {name !== '' && (
+        <b>
+          <bdi>{name}</bdi>
+        </b>
+      )}
       <span>
         <TokenName address={nft.token_address} symbol={nft.collection_name ?? nft.collection_symbol} />
       </span>

@@ -65,7 +65,7 @@ function Facts({ of }: { readonly of: GetBlockResponses[200] }): JSX.Element {
         <Time at={of.timestamp} />
       </Figure>
       <Figure name="Finality">
-        <Finality status={of.status} />
+        <Finality status={of.status} isLong />
       </Figure>
       <Figure name="Transactions">{countText(of.transactions)}</Figure>
       <Figure name="Events" data-figure="events">

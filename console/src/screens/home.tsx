@@ -76,8 +76,8 @@ function Figures({
         )}
       </Figure>
       <Figure name="Transfers a second">{rate === null ? '–' : rate.toFixed(2)}</Figure>
-      <Figure name="Transfers when opened" data-figure="transfers">
-        {countText(indexed.transfers)}
+      <Figure name="Transfers indexed" data-figure="transfers">
+        <span title="When this screen was opened">{countText(indexed.transfers)}</span>
       </Figure>
       <Figure name="Backfill">
         {open.length === 0

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { ListApiKeysResponses } from 'token-data-service-client';
 
 import { useAction } from '../action.ts';
-import { countText, printable } from '../format.ts';
+import { countOf, countText, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
 import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
@@ -65,6 +65,7 @@ function KeyList({
         rows={rows}
         keyOf={({ id }) => String(id)}
         empty="No keys yet."
+        isWide
         columns={[
           { title: 'Name', cell: ({ name }) => <bdi>{printable(name)}</bdi> },
           { title: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
@@ -131,7 +132,7 @@ function Usage({ of }: { readonly of: Key }): JSX.Element {
         {({ total_calls, start_time, end_time, data }) => (
           <>
             <p>
-              <span data-figure="calls">{countText(total_calls)}</span> calls
+              <span data-figure="calls">{countText(total_calls)}</span> {total_calls === 1 ? 'call' : 'calls'}
             </p>
             {total_calls > 0 && (
               <Plot label="Calls an hour" kind="bars" points={hoursOf(start_time, end_time, data)} />
@@ -158,7 +159,7 @@ function hoursOf(
     return {
       time: hour / 1000,
       value: calls,
-      text: `${countText(calls)} calls, ${countText(good)} successful`,
+      text: `${countOf(calls, 'call')}, ${countText(good)} successful`,
     };
   });
 }

@@ -25,6 +25,10 @@ export function LogIn(): JSX.Element {
   return (
     <div class="log-in">
       <h1>Log in</h1>
+      <p class="quiet">
+        Token transfers, balances, prices and NFTs on Starknet, with API keys, webhooks and the state of the
+        service.
+      </p>
       <form
         class="panel"
         onSubmit={(event) => {
@@ -52,8 +56,8 @@ export function LogIn(): JSX.Element {
           {isBusy ? 'Logging in…' : 'Log in'}
         </button>
         <p class="quiet">
-          Accounts are created by the operator: <code>npm run tds -- users add NAME</code>. The log-in ends
-          with this tab.
+          The operator creates accounts with <code>npm run tds -- users add NAME</code>. Closing the last tab
+          ends the session.
         </p>
       </form>
     </div>

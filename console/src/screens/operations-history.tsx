@@ -30,7 +30,7 @@ export function History(): JSX.Element {
   );
   return (
     <div class="columns">
-      <Panel title="Lag" aside={choice}>
+      <Panel title="Lag of the API behind the node" aside={choice}>
         <Loading of={history}>
           {({ results }) => (
             <Plot label="Lag in seconds" points={pointsOf(results, ({ lag_seconds }) => lag_seconds, 's')} />

@@ -124,7 +124,8 @@ function Run({
       {of.error !== null && <p class="bad">{of.error}</p>}
       <p>
         <StateTag state={of.state} /> <b>{of.projections.join(', ')}</b> <Time at={of.started_at} />{' '}
-        {isRunning ? of.phase : of.is_swapped ? 'swapped' : 'not swapped'}
+        {isRunning ? of.phase : of.is_swapped ? 'swapped' : 'not swapped'}{' '}
+        <Command text={`tds rebuild ${of.projections.join(' ')}`} />
       </p>
       <p>
         {countText(of.rows_compared)} rows compared,{' '}
@@ -140,7 +141,12 @@ function Run({
             max={Math.max(1, of.messages_total)}
             aria-label={`Messages read of ${name}`}
           />
-          <button type="button" disabled={abort.isBusy || of.is_aborting} onClick={() => void abort.run()}>
+          <button
+            type="button"
+            disabled={abort.isBusy || of.is_aborting}
+            title={`As Ctrl-C does with tds rebuild ${of.projections.join(' ')}`}
+            onClick={() => void abort.run()}
+          >
             {of.is_aborting ? 'Aborting…' : 'Abort'}
           </button>
         </p>

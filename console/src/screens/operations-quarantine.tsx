@@ -126,6 +126,7 @@ function Decide({
           Skip
         </button>
         <Command text={`tds quarantine retry ${id}`} />
+        <Command text={`tds quarantine skip ${id}`} />
       </p>
       {done !== null && <p role="status">{done}</p>}
       {error !== null && <ErrorNote error={error} />}
@@ -158,7 +159,8 @@ function EventDetail({ of }: { readonly of: NonNullable<Detail['event']> }): JSX
       <p>
         Block <a href={`/block/${of.block}`}>{countText(of.block)}</a>, position {countText(of.position)},
         transaction <Hex value={of.transaction_hash} to="tx" />, contract{' '}
-        <Hex value={of.contract.address} to="token" /> ({of.contract.standard ?? 'not looked up'})
+        <Hex value={of.contract.address} to={of.contract.standard === null ? 'account' : 'token'} /> (
+        {of.contract.standard ?? 'not looked up'})
       </p>
       <div class="columns">
         <div>

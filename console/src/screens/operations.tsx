@@ -7,12 +7,13 @@ import { PIPELINE_POLL_MS } from '../pipeline-poll.ts';
 import { usePlace } from '../router.ts';
 import { Figure, Loading, Panel, Table, Views } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
-import { Command, StateTag } from '../ui/operation.tsx';
+import { StateTag } from '../ui/operation.tsx';
 import { Time } from '../ui/values.tsx';
 import { usePolled } from '../use-polled.ts';
 import { History } from './operations-history.tsx';
 import { Projections } from './operations-projections.tsx';
 import { Quarantine } from './operations-quarantine.tsx';
+import { Stages } from './operations-stages.tsx';
 import { Verification } from './operations-verification.tsx';
 
 type Pipeline = GetPipelineResponses[200];
@@ -52,8 +53,8 @@ function PipelineView(): JSX.Element {
         <>
           <Figures of={data} />
           <Alarms of={data.alarms} />
-          <History />
           <Stages of={data.stages} />
+          <History />
           <Chunks />
           <Roles of={data.roles} />
         </>
@@ -94,7 +95,11 @@ function Alarms({ of }: { readonly of: Pipeline['alarms'] }): JSX.Element {
   return (
     <Panel
       title="Alarms"
-      aside={<span data-figure="alarms">{of.length === 0 ? 'none' : countText(of.length)}</span>}
+      aside={
+        <span class={of.length === 0 ? 'tag good' : 'tag bad'} data-figure="alarms">
+          {of.length === 0 ? 'none' : countText(of.length)}
+        </span>
+      }
     >
       {of.map(({ kind, name, detail, since, meaning, action }) => (
         <div key={`${kind}/${name}/${detail}`} class="error" role="alert">
@@ -103,30 +108,11 @@ function Alarms({ of }: { readonly of: Pipeline['alarms'] }): JSX.Element {
           </p>
           <p>{detail}</p>
           <p>{meaning}</p>
-          <p>What to do: {action}</p>
+          <p>
+            <b>What to do:</b> {action}
+          </p>
         </div>
       ))}
-    </Panel>
-  );
-}
-
-function Stages({ of }: { readonly of: Pipeline['stages'] }): JSX.Element {
-  return (
-    <Panel title="Pipeline" aside={<Command text="tds status" />}>
-      <Table
-        caption="Stages of the pipeline"
-        rows={of}
-        keyOf={({ kind, name }) => `${kind}/${name}`}
-        columns={[
-          { title: 'Stage', cell: ({ name }) => name },
-          { title: 'State', cell: ({ state }) => <StateTag state={state} /> },
-          { title: 'Height', isNumber: true, cell: ({ height }) => heightText(height) },
-          { title: 'Blocks behind', isNumber: true, cell: ({ lag_blocks }) => heightText(lag_blocks) },
-          { title: 'Lag', isNumber: true, cell: ({ lag_seconds }) => lagText(lag_seconds) },
-          { title: 'Messages behind', isNumber: true, cell: ({ lag_messages }) => heightText(lag_messages) },
-          { title: 'Detail', cell: ({ detail }) => detail ?? '' },
-        ]}
-      />
     </Panel>
   );
 }
@@ -147,7 +133,7 @@ function Roles({ of }: { readonly of: Pipeline['roles'] }): JSX.Element {
             title: 'Processes',
             cell: ({ processes }) =>
               processes.map(({ process, state, started_at }) => (
-                <span key={process} title={`started ${started_at}`}>
+                <span key={process} class="process" title={`Started ${started_at}`}>
                   <StateTag state={state} /> <code>{process}</code>{' '}
                 </span>
               )),
@@ -180,7 +166,7 @@ function Chunks(): JSX.Element {
                   title: 'Heights',
                   isNumber: true,
                   cell: ({ range: [first, last] }) =>
-                    `${countText(first)} – ${last === null ? '' : countText(last)}`,
+                    `${countText(first)} to ${last === null ? 'head' : countText(last)}`,
                 },
                 { title: 'Next height', isNumber: true, cell: ({ cursor }) => countText(cursor) },
                 { title: 'Blocks', isNumber: true, cell: ({ blocks_indexed }) => countText(blocks_indexed) },

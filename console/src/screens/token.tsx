@@ -1,18 +1,17 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
 
-import { countText, numberText, printable, shortHex, usdText } from '../format.ts';
+import { countText, printable, shortHex } from '../format.ts';
 import { useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
-import { Choice, ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
-import { Plot } from '../ui/plot.tsx';
+import { ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useLive } from '../use-live.ts';
 import { useTitle } from '../ui/title.ts';
 import { Flags, standardOf } from '../ui/tokens.tsx';
 import type { TokenRow } from '../ui/tokens.tsx';
 import { CsvButton, TransferTable, keyOfTransfer } from '../ui/transfers.tsx';
-import { CopyMark, Count, Time, Usd } from '../ui/values.tsx';
-import { Activity, Holders, holderPage } from './token-activity.tsx';
+import { CopyMark, Count, Logo, Time, Usd } from '../ui/values.tsx';
+import { Charts } from './token-charts.tsx';
+import { Holders, holderPage } from './token-holders.tsx';
 
 export function Token({ address }: { readonly address: string }): JSX.Element {
   const token = useLoad(async (api, signal) => await api.getToken({ path: { address }, signal }), [address]);
@@ -35,14 +34,14 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
   return (
     <>
       <h1>
-        Token <bdi>{symbol}</bdi> <span class="address">{address}</span> <CopyMark text={address} />
+        <Logo url={token.data?.logo ?? null} address={address} symbol={symbol} /> Token <bdi>{symbol}</bdi>{' '}
+        <span class="address">{address}</span> <CopyMark text={address} />
       </h1>
       <Loading of={token}>
         {(one) => (
           <>
             <Facts token={one} count={list.data} fresh={fresh.length} holders={holders.data?.count} />
-            {one.is_erc20 && <Prices address={address} />}
-            <Activity token={one} />
+            <Charts token={one} />
             <Holders list={holders} token={one} />
           </>
         )}
@@ -100,67 +99,3 @@ function Facts({
     </dl>
   );
 }
-
-const DAY_MS = 86_400_000;
-const spans = { '1 hour': 5, '1 day': 180, '1 week': 1100, '1 month': 5000 } as const;
-type Interval = keyof typeof spans;
-
-function Prices({ address }: { readonly address: string }): JSX.Element {
-  const [interval, setInterval] = useState<Interval>('1 hour');
-  const [kind, setKind] = useState<'candles' | 'line'>('candles');
-  const prices = useLoad(
-    async (api, signal) => {
-      const start_time = new Date(Date.now() - spans[interval] * DAY_MS).toISOString();
-      const { data } = await api.getPriceHistory({
-        query: { token_address: address, start_time, interval },
-        signal,
-      });
-      return data.map(({ timestamp, open_price, close_price, max_price, min_price }) => ({
-        time: Date.parse(timestamp) / 1000,
-        value: Number(close_price),
-        open: Number(open_price),
-        high: Number(max_price),
-        low: Number(min_price),
-        text: `open ${usdText(open_price)}, high ${usdText(max_price)}, low ${usdText(min_price)}, close ${usdText(close_price)}`,
-      }));
-    },
-    [address, interval],
-  );
-  return (
-    <Panel
-      title="Price"
-      aside={
-        <>
-          <Choice
-            label="Interval"
-            value={interval}
-            options={[
-              ['1 hour', 'Hour'],
-              ['1 day', 'Day'],
-              ['1 week', 'Week'],
-              ['1 month', 'Month'],
-            ]}
-            onChange={setInterval}
-          />
-          <Choice
-            label="As"
-            value={kind}
-            options={[
-              ['candles', 'Candles'],
-              ['line', 'Line of closes'],
-            ]}
-            onChange={setKind}
-          />
-        </>
-      }
-    >
-      <Loading of={prices}>
-        {(points) => (
-          <Plot label="Price in US dollars" points={points} kind={kind} height={240} axisText={priceText} />
-        )}
-      </Loading>
-    </Panel>
-  );
-}
-
-const priceText = (value: number): string => `$${numberText(Number(value.toPrecision(5)))}`;

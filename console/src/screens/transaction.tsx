@@ -1,8 +1,11 @@
 import type { JSX } from 'preact';
+import type { GetBlockResponses } from 'token-data-service-client';
+import { ApiError } from 'token-data-service-client';
 
 import { countText, shortHex } from '../format.ts';
-import { useEndless } from '../loading.ts';
+import { orNull, useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
+import { EVENT_CHECKS } from '../ui/event-check.ts';
 import { RawEvents } from '../ui/events.tsx';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
@@ -18,12 +21,23 @@ export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
     [hash],
   );
   const [first] = list.data?.rows ?? [];
+  const block = useLoad(
+    async (api, signal) => {
+      // A transaction without transfers is found by its events.
+      const events = await api.listEvents({ query: { txhash: hash, limit: 1 }, signal }).catch(noEvents);
+      const height = first?.block ?? events?.results[0]?.block;
+      return height === undefined
+        ? null
+        : await orNull(api.getBlock({ path: { block: String(height) }, signal }));
+    },
+    [hash, first?.block],
+  );
   return (
     <>
       <h1>
         Transaction <span class="address">{hash}</span> <CopyMark text={hash} />
       </h1>
-      {first !== undefined && list.data !== undefined && <Facts of={first} list={list.data} />}
+      {block.data && list.data !== undefined && <Facts block={block.data} of={first} list={list.data} />}
       <Panel
         title="Transfers"
         aside={
@@ -50,31 +64,47 @@ export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
   );
 }
 
+/** Unknown transactions, and events that are not kept. */
+function noEvents(error: unknown): null {
+  if (error instanceof ApiError && [404, 409].includes(error.status)) return null;
+  throw error;
+}
+
 function Facts({
+  block,
   of,
   list: { count, isEstimate },
 }: {
-  readonly of: TransferRow;
+  readonly block: GetBlockResponses[200];
+  /** One of its transfers, which say what it cost. */
+  readonly of: TransferRow | undefined;
   readonly list: { readonly count: number; readonly isEstimate?: boolean | undefined };
 }): JSX.Element {
   return (
     <dl class="figures">
       <Figure name="Block">
-        <a href={`/block/${of.block}`}>{countText(of.block)}</a>
+        <a href={`/block/${block.height}`}>{countText(block.height)}</a>
       </Figure>
       <Figure name="Time">
-        <Time at={of.timestamp} />
+        <Time at={block.timestamp} />
       </Figure>
-      <Figure name="Execution">
-        <span class={of.execution_status === 'REVERTED' ? 'tag bad' : 'tag good'}>
-          {of.execution_status.toLowerCase()}
-        </span>
-      </Figure>
+      {of !== undefined && (
+        <Figure name="Execution">
+          <span class={of.execution_status === 'REVERTED' ? 'tag bad' : 'tag good'}>
+            {of.execution_status.toLowerCase()}
+          </span>
+        </Figure>
+      )}
       <Figure name="Finality">
-        <Finality status={of.status} />
+        <Finality status={block.status} isLong />
       </Figure>
-      <Figure name="Fee" data-figure="fee">
-        <TokenAmount amount={of.fee} token={of.fee_unit} />
+      {of !== undefined && (
+        <Figure name="Fee" data-figure="fee">
+          <TokenAmount amount={of.fee} token={of.fee_unit} />
+        </Figure>
+      )}
+      <Figure name="Event commitment of the block" data-figure="event-check">
+        {EVENT_CHECKS[block.event_check]}
       </Figure>
       <Figure name="Transfers" data-figure="count">
         <Count value={count} isEstimate={isEstimate} />

@@ -3,7 +3,7 @@ import type { GetVerificationResponses } from 'token-data-service-client';
 
 import { countText } from '../format.ts';
 import { useLoad } from '../loading.ts';
-import { Command } from '../ui/operation.tsx';
+import { Command, StateTag } from '../ui/operation.tsx';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
 import { TokenAmount } from '../ui/tokens.tsx';
@@ -97,7 +97,7 @@ function Commitments({ of }: { readonly of: Verification['commitments'] }): JSX.
           columns={[
             { title: 'Commitment', cell: ({ commitment }) => commitment.replace('_', ' ') },
             { title: 'Starknet', cell: ({ starknet_version: version }) => version },
-            { title: 'Outcome', cell: ({ outcome }) => outcome },
+            { title: 'Outcome', cell: ({ outcome }) => <StateTag state={outcome} /> },
             { title: 'Blocks', isNumber: true, cell: ({ blocks }) => countText(blocks) },
             {
               title: 'Heights',
@@ -124,7 +124,7 @@ function Prices({ of }: { readonly of: Verification['prices'] }): JSX.Element {
           {refused.length === 0
             ? 'none was'
             : refused.map(({ reason, tokens: count }) => `${countText(count)} (${reason})`).join(', ') +
-              ' were'}{' '}
+              (refused.reduce((sum, { tokens: count }) => sum + count, 0) === 1 ? ' was' : ' were')}{' '}
           refused. <Time at={to} />
         </p>
       )}

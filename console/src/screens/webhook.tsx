@@ -66,7 +66,7 @@ function Facts({ of }: { readonly of: WebhookRow }): JSX.Element {
         <Figure name="Created">
           <Time at={of.created_at} />
         </Figure>
-        <Figure name="Dead in a row">{countText(of.consecutive_dead)}</Figure>
+        <Figure name="Dead deliveries in a row">{countText(of.consecutive_dead)}</Figure>
       </dl>
       {of.disabled_reason !== null && <p class="note">Disabled: {printable(of.disabled_reason)}</p>}
       {of.subscriptions.map(({ id, token, address, price_above, price_below }) => (

@@ -1,6 +1,10 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import type { CreateWebhookData, ListWebhooksResponses } from 'token-data-service-client';
+import type {
+  CreateWebhookData,
+  ListWebhookEventsResponses,
+  ListWebhooksResponses,
+} from 'token-data-service-client';
 
 import { useAction } from '../action.ts';
 import { countText, printable } from '../format.ts';
@@ -11,6 +15,8 @@ import { ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Secret } from '../ui/secret.tsx';
 import { useTitle } from '../ui/title.ts';
 import { Time } from '../ui/values.tsx';
+import { NOTHING_ENTERED, previewOf } from '../webhook-preview.ts';
+import type { Entered } from '../webhook-preview.ts';
 
 export type WebhookRow = ListWebhooksResponses[200][number];
 type Event = CreateWebhookData['body']['events'][number];
@@ -75,68 +81,106 @@ export function WebhookStatus({ of: { status, disabled_reason } }: { readonly of
 function CreateWebhook({ onCreated }: { readonly onCreated: () => void }): JSX.Element {
   const [secret, setSecret] = useState<string | null>(null);
   const [chosen, setChosen] = useState<readonly Event[]>(['transfer.created']);
+  const [entered, setEntered] = useState(NOTHING_ENTERED);
   const catalogue = useLoad(async (api, signal) => await api.listWebhookEvents({ signal }), []);
   const create = useAction(async (api, headers, form: HTMLFormElement) => {
     const created = await api.createWebhook({ headers, body: bodyOf(form, chosen) });
     form.reset();
+    setEntered(NOTHING_ENTERED);
     setSecret(created.secret);
     onCreated();
   });
-  const toggle = (event: Event, isOn: boolean): void =>
-    setChosen(isOn ? [...chosen, event] : chosen.filter((one) => one !== event));
+  const subscribed = (name: keyof Entered) => ({
+    name,
+    onInput: (value: string) => setEntered((known) => ({ ...known, [name]: value.trim() })),
+  });
   return (
     <Panel title="Create a webhook">
       {secret !== null && <Secret name="Signing secret" value={secret} onDone={() => setSecret(null)} />}
-      <Form action={create} submit="Create webhook" busy="Creating…">
-        <Field label="Name" name="name" required maxLength={100} errors={create.errorsOf('name')} />
-        <Field label="URL" name="url" type="url" required maxLength={2048} errors={create.errorsOf('url')} />
-        <fieldset>
-          <legend>Events</legend>
-          {catalogue.data?.map(({ event, description }) => (
-            <label key={event} class="check">
-              <input
-                type="checkbox"
-                checked={chosen.includes(event)}
-                onChange={({ currentTarget }) => toggle(event, currentTarget.checked)}
-              />
-              <span>
-                <code>{event}</code> <small class="quiet">{description.replaceAll('`', '')}</small>
-              </span>
-            </label>
-          ))}
-          {create.errorsOf('events').length > 0 && (
-            <small class="bad">{create.errorsOf('events').join(' ')}</small>
-          )}
-        </fieldset>
-        <Field
-          label="Token"
-          name="token"
-          placeholder="0x…"
-          hint="Empty: any"
-          errors={create.errorsOf('subscriptions')}
-        />
-        <Field label="Account" name="address" placeholder="0x…" hint="Empty: any" />
-        <Field
-          label="Price above"
-          name="price_above"
-          inputMode="decimal"
-          hint="US dollars, for price.threshold of the token"
-        />
-        <Field label="Price below" name="price_below" inputMode="decimal" />
-      </Form>
-      <h3>What is sent</h3>
       {catalogue.error !== undefined && <ErrorNote error={catalogue.error} />}
-      {catalogue.data
-        ?.filter(({ event }) => chosen.includes(event))
-        .map(({ event, payload }) => (
-          <details key={event} open={chosen.length === 1}>
-            <summary>
-              <code>{event}</code>
-            </summary>
-            <Json value={payload} label={`Example of ${event}`} />
-          </details>
-        ))}
+      <div class="columns">
+        <Form action={create} submit="Create webhook" busy="Creating…">
+          <Field label="Name" name="name" required maxLength={100} errors={create.errorsOf('name')} />
+          <Field
+            label="URL"
+            name="url"
+            type="url"
+            required
+            maxLength={2048}
+            placeholder="https://"
+            errors={create.errorsOf('url')}
+          />
+          <Events
+            of={catalogue.data ?? []}
+            chosen={chosen}
+            errors={create.errorsOf('events')}
+            onChange={setChosen}
+          />
+          <Field
+            label="Token"
+            {...subscribed('token')}
+            placeholder="0x…"
+            hint="Empty: any"
+            errors={create.errorsOf('subscriptions')}
+          />
+          <Field label="Account" {...subscribed('address')} placeholder="0x…" hint="Empty: any" />
+          <Field
+            label="Price above"
+            {...subscribed('price_above')}
+            inputMode="decimal"
+            hint="US dollars, for price.threshold of the token"
+          />
+          <Field label="Price below" {...subscribed('price_below')} inputMode="decimal" />
+        </Form>
+        <section aria-label="Preview">
+          <h3>What is sent, with example values</h3>
+          {catalogue.data
+            ?.filter(({ event }) => chosen.includes(event))
+            .map(({ event, payload }) => (
+              <details key={event} open={chosen.length === 1}>
+                <summary>
+                  <code>{event}</code>
+                </summary>
+                <Json value={previewOf(payload, entered)} label={`Example of ${event}`} />
+              </details>
+            ))}
+          {chosen.length === 0 && <p class="quiet">Choose at least one event.</p>}
+        </section>
+      </div>
     </Panel>
+  );
+}
+
+function Events({
+  of,
+  chosen,
+  errors,
+  onChange,
+}: {
+  readonly of: ListWebhookEventsResponses[200];
+  readonly chosen: readonly Event[];
+  readonly errors: readonly string[];
+  readonly onChange: (chosen: readonly Event[]) => void;
+}): JSX.Element {
+  return (
+    <fieldset>
+      <legend>Events</legend>
+      {of.map(({ event, description }) => (
+        <label key={event} class="check">
+          <input
+            type="checkbox"
+            checked={chosen.includes(event)}
+            onChange={({ currentTarget }) =>
+              onChange(currentTarget.checked ? [...chosen, event] : chosen.filter((one) => one !== event))
+            }
+          />
+          <span>
+            <code>{event}</code> <small class="quiet">{description.replaceAll('`', '')}</small>
+          </span>
+        </label>
+      ))}
+      {errors.length > 0 && <small class="bad">{errors.join(' ')}</small>}
+    </fieldset>
   );
 }
 

@@ -1,12 +1,14 @@
 import type { JSX } from 'preact';
+import { useRef } from 'preact/hooks';
 import type { ListEventsData, ListEventsResponses } from 'token-data-service-client';
 import { ApiError } from 'token-data-service-client';
 
 import { countText, shortHex } from '../format.ts';
-import { useEndless } from '../loading.ts';
+import { orNull, useEndless, useLoad } from '../loading.ts';
 import type { ListPage } from '../loading.ts';
 import { Loading, More, Panel, Table } from './parts.tsx';
-import { Copyable, Hex } from './values.tsx';
+import type { TokenRow } from './tokens.tsx';
+import { CopyMark, Copyable, Hex, TokenName } from './values.tsx';
 
 type Event = ListEventsResponses[200]['results'][number];
 type Page = ListPage<Event> & { readonly isKept: boolean };
@@ -37,6 +39,7 @@ export function RawEvents({
     },
     [of],
   );
+  const tokenAt = useTokens(list.data?.rows.map(({ from_address }) => from_address) ?? []);
   return (
     <Panel title="Events">
       <Loading of={list}>
@@ -45,6 +48,8 @@ export function RawEvents({
             caption={'block' in of ? 'Events of the block' : 'Events of the transaction'}
             rows={page.rows}
             keyOf={({ index }) => String(index)}
+            look="events"
+            isWide
             empty={
               'isKept' in page && page.isKept === false
                 ? 'The events of this block are not kept.'
@@ -53,7 +58,10 @@ export function RawEvents({
             columns={[
               { title: 'Index', isNumber: true, cell: ({ index }) => countText(index) },
               { title: 'Name', cell: ({ name }) => name ?? <span class="quiet">unknown</span> },
-              { title: 'Emitter', cell: ({ from_address }) => <Hex value={from_address} to="token" /> },
+              {
+                title: 'Emitter',
+                cell: ({ from_address }) => <Emitter address={from_address} token={tokenAt(from_address)} />,
+              },
               ...('block' in of
                 ? [
                     {
@@ -70,6 +78,41 @@ export function RawEvents({
       </Loading>
       <More list={list} />
     </Panel>
+  );
+}
+
+/** The tokens among these contracts, each read once. */
+function useTokens(addresses: readonly string[]): (address: string) => TokenRow | null {
+  const { current: found } = useRef(new Map<string, TokenRow | null>());
+  const distinct = [...new Set(addresses)];
+  useLoad(
+    async (api, signal) => {
+      const unread = distinct.filter((address) => !found.has(address));
+      await Promise.all(
+        unread.map(async (address) => {
+          found.set(address, await orNull(api.getToken({ path: { address }, signal })));
+        }),
+      );
+    },
+    [distinct],
+  );
+  return (address) => found.get(address) ?? null;
+}
+
+/** Linked to the screen of the token where it is one, else to that of the account. */
+function Emitter({
+  address,
+  token,
+}: {
+  readonly address: string;
+  readonly token: TokenRow | null;
+}): JSX.Element {
+  if (token === null) return <Hex value={address} to="account" />;
+  return (
+    <span class="hex">
+      <TokenName address={address} symbol={token.symbol} />
+      <CopyMark text={address} />
+    </span>
   );
 }
 

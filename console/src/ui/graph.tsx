@@ -24,15 +24,24 @@ export function Drawing({
 }): JSX.Element {
   const at = new Map(nodes.map((node) => [node.address, node]));
   const holder = useRef<HTMLDivElement>(null);
-  // Where it is wider than the screen, the root is in its middle.
+  // Where it is larger than its region, the root is in the middle.
   useEffect(() => {
     const { current } = holder;
-    current?.scrollTo({ left: -box.left - current.clientWidth / 2 });
-  }, [box.left]);
+    if (current === null) return;
+    const observer = new ResizeObserver(() =>
+      current.scrollTo({
+        left: -box.left - current.clientWidth / 2,
+        top: -box.top - current.clientHeight / 2,
+      }),
+    );
+    // Called once at the beginning too.
+    observer.observe(current);
+    return () => observer.disconnect();
+  }, [box.left, box.top]);
   return (
     <div
       ref={holder}
-      class="scroll"
+      class="scroll drawing"
       role="region"
       aria-label="Graph of counterparties"
       tabIndex={0}

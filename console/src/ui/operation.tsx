@@ -2,8 +2,27 @@ import type { JSX } from 'preact';
 
 import { Copyable } from './values.tsx';
 
-const GOOD = new Set(['ok', 'working', 'live', 'finished', 'repaired', 'serving', 'no differences', 'done']);
-const BAD = new Set(['halted', 'stalled', 'missing', 'silent', 'failed', 'differences', 'interrupted']);
+const GOOD = new Set([
+  'ok',
+  'working',
+  'live',
+  'finished',
+  'repaired',
+  'serving',
+  'no differences',
+  'done',
+  'verified',
+]);
+const BAD = new Set([
+  'halted',
+  'stalled',
+  'missing',
+  'silent',
+  'failed',
+  'differences',
+  'interrupted',
+  'mismatched',
+]);
 
 /** The state of a part of the service. */
 export function StateTag({ state }: { readonly state: string }): JSX.Element {

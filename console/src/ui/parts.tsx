@@ -79,31 +79,36 @@ export interface Column<T> {
   readonly cell: (row: T) => ComponentChildren;
   /** Right-aligned, of digits of one width. */
   readonly isNumber?: boolean;
-  /** Left out on narrow screens. */
-  readonly isMinor?: boolean;
 }
 
-/** A table that scrolls sideways within itself where it is wider than the screen. */
+/** Tables of more columns are too wide for a narrow screen. */
+const MOST_COLUMNS = 4;
+
+/** A table; on a narrow screen each row of a wide one is a block of named values instead. */
 export function Table<T>({
   caption,
   columns,
   rows,
   keyOf,
   empty = 'Nothing here.',
+  look = '',
+  isWide = columns.length > MOST_COLUMNS,
 }: {
   readonly caption: string;
   readonly columns: readonly Column<T>[];
   readonly rows: readonly T[];
   readonly keyOf: (row: T) => string;
   readonly empty?: string;
+  /** Class of the table. */
+  readonly look?: string;
+  readonly isWide?: boolean;
 }): JSX.Element {
-  const classOf = ({ isNumber, isMinor }: Column<T>): string =>
-    [isNumber ? 'number' : '', isMinor ? 'minor' : ''].join(' ').trim();
+  const classOf = ({ isNumber }: Column<T>): string => (isNumber ? 'number' : '');
   if (rows.length === 0) return <p class="quiet empty">{empty}</p>;
   return (
     // A region that scrolls must be reachable with the keyboard.
     <div class="scroll" role="region" aria-label={caption} tabIndex={0}>
-      <table>
+      <table class={`${look} ${isWide ? 'wide' : ''}`.trim()}>
         <caption class="hidden">{caption}</caption>
         <thead>
           <tr>
@@ -118,7 +123,7 @@ export function Table<T>({
           {rows.map((row) => (
             <tr key={keyOf(row)}>
               {columns.map((column) => (
-                <td key={column.title} class={classOf(column)}>
+                <td key={column.title} class={classOf(column)} data-title={column.title}>
                   {column.cell(row)}
                 </td>
               ))}

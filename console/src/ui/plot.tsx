@@ -29,6 +29,8 @@ interface PlotProps {
   readonly height?: number;
   /** Of the vertical axis, where values have one; absent: the highest value. */
   readonly top?: number;
+  /** First and last time of the horizontal axis; absent: those of the points. */
+  readonly span?: readonly [from: number, to: number];
   /** Text of a mark of the vertical axis. */
   readonly axisText?: (value: number) => string;
 }
@@ -98,7 +100,7 @@ function dataOf(points: readonly (PlotPoint | Candle)[], kind: Kind): UPlot.Alig
 }
 
 function optionsOf(
-  { points, kind = 'line', height = 200, top, axisText = axisNumber }: PlotProps,
+  { points, kind = 'line', height = 200, top, span, axisText = axisNumber }: PlotProps,
   holder: HTMLElement,
   setAt: (index: number | null) => void,
 ): UPlot.Options {
@@ -125,7 +127,7 @@ function optionsOf(
     legend: { show: false },
     cursor: { y: false, points: { show: !isCandles }, drag: { x: true, y: false } },
     scales: {
-      x: { range: (_plot, from, to) => timeRange(points, [from, to], kind) },
+      x: { range: (_plot, from, to) => timeRange(points, [from, to], kind, span) },
       y: { range: (_plot, low, high) => rangeOf(low, top ?? high, kind) },
     },
     axes: [
@@ -170,7 +172,18 @@ const DAY_SECONDS = 86_400;
 const HALF_HOUR_SECONDS = 1800;
 
 /** Bars and candles need half a step at both ends; a single point some time around it. */
-function timeRange(points: readonly PlotPoint[], [from, to]: [number, number], kind: Kind): [number, number] {
+function timeRange(
+  points: readonly PlotPoint[],
+  [from, to]: [number, number],
+  kind: Kind,
+  span?: readonly [from: number, to: number],
+): [number, number] {
+  if (span !== undefined && span[0] < span[1]) {
+    // A twentieth is room for a bar at each end.
+    const room = (span[1] - span[0]) / 20;
+    const isZoomed = from > (points[0]?.time ?? from) || to < (points.at(-1)?.time ?? to);
+    return isZoomed ? [from, to] : [span[0] - room, span[1] + room];
+  }
   const [first, second] = points;
   if (first === undefined) return [from, to];
   if (second === undefined) return [first.time - HALF_HOUR_SECONDS, first.time + HALF_HOUR_SECONDS];
@@ -194,7 +207,9 @@ function timeTexts(marks: readonly number[], step: number): string[] {
 /** Bars and steps stand on zero; other plots fill the height, with some room. */
 function rangeOf(low: number, high: number, kind: Kind): [number, number] {
   const from = kind === 'bars' || kind === 'steps' ? Math.min(0, low) : low;
-  const room = (high - from || Math.abs(high) || 1) * 0.06;
+  // Of zeros alone, up to one.
+  if (from === 0 && high === 0) return [0, 1];
+  const room = (high - from || Math.abs(high)) * 0.06;
   return [from === 0 ? 0 : from - room, high + room];
 }
 

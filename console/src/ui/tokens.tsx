@@ -4,7 +4,7 @@ import type { ListTokensResponses } from 'token-data-service-client';
 import { printable } from '../format.ts';
 import { useLoad } from '../loading.ts';
 import { Table } from './parts.tsx';
-import { Amount, Hex, TokenName, Usd } from './values.tsx';
+import { Amount, Hex, Logo, TokenName, Usd } from './values.tsx';
 
 export type TokenRow = ListTokensResponses[200]['results'][number];
 
@@ -41,7 +41,15 @@ export function TokenTable({
       keyOf={({ address }) => address}
       empty={empty}
       columns={[
-        { title: 'Symbol', cell: ({ address, symbol }) => <TokenName address={address} symbol={symbol} /> },
+        {
+          title: 'Symbol',
+          cell: ({ address, symbol, logo }) => (
+            <>
+              <Logo url={logo} address={address} symbol={symbol} />{' '}
+              <TokenName address={address} symbol={symbol} />
+            </>
+          ),
+        },
         { title: 'Name', cell: ({ name }) => <bdi>{printable(name)}</bdi> },
         { title: 'Standard', cell: standardOf },
         {

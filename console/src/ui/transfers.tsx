@@ -76,6 +76,8 @@ export function TransferTable({
   return (
     <Table
       caption={caption}
+      look="transfers"
+      isWide
       columns={shown.map((name) => columns[name])}
       rows={rows}
       keyOf={keyOfTransfer}

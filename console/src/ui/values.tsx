@@ -1,6 +1,8 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
+import { shownImage } from '../images.ts';
+
 import {
   amountText,
   countText,
@@ -137,6 +139,42 @@ export function CopyMark({ text }: { readonly text: string }): JSX.Element {
   );
 }
 
+/** The logo of a token, or its first letters on a colour of its own where the content policy allows no such image. */
+export function Logo({
+  url,
+  address,
+  symbol,
+}: {
+  readonly url: string | null;
+  readonly address: string;
+  readonly symbol: string | null;
+}): JSX.Element {
+  const image = shownImage(url);
+  if (image !== null)
+    return (
+      <img
+        class="logo"
+        src={image}
+        alt=""
+        loading="lazy"
+        referrerpolicy="no-referrer"
+        width={20}
+        height={20}
+      />
+    );
+  const letters = Array.from(printable(symbol ?? ''))
+    .slice(0, 2)
+    .join('');
+  return (
+    <svg class="logo" viewBox="0 0 20 20" width={20} height={20} aria-hidden="true">
+      <circle cx={10} cy={10} r={10} fill={`hsl(${BigInt(address) % 360n} 45% 38%)`} />
+      <text x={10} y={13.5} text-anchor="middle">
+        {letters === '' ? '?' : letters}
+      </text>
+    </svg>
+  );
+}
+
 /** A name or symbol of a token: written by anybody, so it is shown as text apart from what is around it. */
 export function TokenName({
   address,
@@ -153,11 +191,22 @@ export function TokenName({
   );
 }
 
-export function Finality({ status }: { readonly status: string }): JSX.Element {
-  const isFinal = status === 'ACCEPTED_ON_L1';
+const FINALITY: Readonly<Record<string, readonly [short: string, long: string, meaning: string]>> = {
+  ACCEPTED_ON_L1: ['L1', 'accepted on L1', 'Accepted on L1: final'],
+  ACCEPTED_ON_L2: ['L2', 'accepted on L2', 'Accepted on L2: a reorg can still revert it'],
+};
+
+export function Finality({
+  status,
+  isLong = false,
+}: {
+  readonly status: string;
+  readonly isLong?: boolean;
+}): JSX.Element {
+  const [short, long, meaning] = FINALITY[status] ?? [status, status, status];
   return (
-    <span class={isFinal ? 'tag good' : 'tag'} title={status}>
-      {isFinal ? 'L1' : 'L2'}
+    <span class={status === 'ACCEPTED_ON_L1' ? 'tag good' : 'tag'} title={meaning}>
+      {isLong ? long : short}
     </span>
   );
 }

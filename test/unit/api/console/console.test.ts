@@ -71,6 +71,7 @@ describe('a page of the console', () => {
     '/webhooks',
     '/webhooks/3',
     '/operations',
+    '/verification',
   ])('is served at %s', async (path) => {
     const answer = await get(path);
     expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);

@@ -1,0 +1,37 @@
+export type Interval = '1 hour' | '1 day' | '1 week' | '1 month';
+
+/** The transfers of a token in one period. */
+export interface Period {
+  /** ISO 8601, of its begin in UTC. */
+  readonly time: string;
+  /** In the smallest unit. */
+  readonly volume: string;
+  readonly transfers: number;
+}
+
+const DAY_MS = 86_400_000;
+/** Days from the Monday of a week to its other days, by the number of `getUTCDay`. */
+const SINCE_MONDAY = [6, 0, 1, 2, 3, 4, 5] as const;
+
+/** Sums days to the weeks (from Monday) or months of UTC that hold them, as the history of prices has them. */
+export function sumDays(days: readonly Period[], interval: '1 week' | '1 month'): Period[] {
+  const sums = new Map<string, Period>();
+  for (const { time, volume, transfers } of days) {
+    const begin = beginOf(new Date(time), interval);
+    const sum = sums.get(begin) ?? { time: begin, volume: '0', transfers: 0 };
+    sums.set(begin, {
+      time: begin,
+      volume: String(BigInt(sum.volume) + BigInt(volume)),
+      transfers: sum.transfers + transfers,
+    });
+  }
+  return [...sums.values()];
+}
+
+function beginOf(day: Date, interval: '1 week' | '1 month'): string {
+  const begin =
+    interval === '1 month'
+      ? Date.UTC(day.getUTCFullYear(), day.getUTCMonth())
+      : day.getTime() - (SINCE_MONDAY[day.getUTCDay()] ?? 0) * DAY_MS;
+  return new Date(begin).toISOString();
+}
