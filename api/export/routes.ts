@@ -7,7 +7,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { exportRecord } from '../../schemas/api/exports.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { invalidInput, notFound } from '../http/errors.ts';
+import { invalidInput, notFound, refuseParameters } from '../http/errors.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
@@ -33,7 +33,9 @@ const mediaTypes = {
 } as const;
 
 const filters = ['token', 'account', 'from_account', 'to_account'] as const;
-const exportQuery = transfersQuery.omit({ search: true, order: true, page: true, limit: true, cursor: true });
+/** Parameters of `/api/transfers/` that an export would have to ignore. */
+const notTaken = { search: true, order: true, page: true, limit: true, cursor: true } as const;
+const exportQuery = transfersQuery.omit(notTaken);
 
 export function exportRoutes(deps: ExportRouteDeps): Route[] {
   return [transfersRoute(deps), recordRoute(deps)];
@@ -74,6 +76,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     errors: [503],
     async handler({ input: { params, query }, request, key }) {
       const { format } = params;
+      refuseParameters(request.query, Object.keys(notTaken), 'Exports do not take this parameter.');
       const mediaType = mediaTypes[format];
       const search = resolveSearch(query, assertBounded);
       const coding = codingOf(request.header('accept-encoding'));
