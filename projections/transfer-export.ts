@@ -140,6 +140,7 @@ export async function isSettledAbove(
   return row?.n === 0;
 }
 
+const IS_NFT = `t.kind IN ('erc721', 'erc1155')`;
 const felt = (column: string): string => `concat('0x', lower(hex(${column})))`;
 
 /**
@@ -155,6 +156,7 @@ function exportColumns(
   const integer = (sql: string): string => (isText ? `toDecimal64(${sql}, 0)` : `toInt64(${sql})`);
   const ascending = (column: string): string => `toInt64(${MAX_UINT32} - t.${column})`;
   const seconds = `toDateTime(t.timestamp, 'UTC')`;
+  const decimals = `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1))`;
   return [
     ['block', integer(`${ascending('block_desc')} + ${throwIfUnsettled}`)],
     ['block_hash', felt('t.block_hash')],
@@ -171,14 +173,14 @@ function exportColumns(
     ['token_symbol', `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'symbols')}, '')`],
     [
       'token_decimals',
-      `nullIf(transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1)), toInt16(-1))`,
+      `multiIf(${decimals} >= 0, ${decimals}, ${IS_NFT}, toInt16(0), NULL)`,
     ],
     ['kind', 'CAST(t.kind AS String)'],
     ['from_address', felt('t.from_address')],
     ['to_address', felt('t.to_address')],
     ['value', 'toString(t.amount)'],
     ['value_float', 'toFloat64(t.amount) / exp10(token_decimals)'],
-    ['nft_token_id', `if(t.kind IN ('erc721', 'erc1155'), toString(t.token_id), '')`],
+    ['nft_token_id', `if(${IS_NFT}, toString(t.token_id), '')`],
     ['is_fee', 'CAST(t.is_fee AS Bool)'],
     ['fee', 'toString(t.fee)'],
     ['fee_unit', felt('t.fee_unit')],
