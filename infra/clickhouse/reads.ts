@@ -21,6 +21,11 @@ export interface ChQuery<R> {
   readonly name: string;
   readonly sql: string;
   readonly row: RowParser<R>;
+  /**
+   * `rows` gives the parser the texts of a row in the order of its columns, none of which may need escaping: JSON takes ClickHouse
+   * and this process twice as long.
+   */
+  readonly isText?: true;
 }
 
 /** A named statement whose answer is a file. */
@@ -79,12 +84,13 @@ export function createReads(
   return {
     async rows(query, params, options = {}) {
       const settings = { ...ONE_FORMATTER, ...options.settings };
+      const [format, split] = query.isText ? ['TSV', tabbed] : ['JSONEachRow', JSON.parse];
       const lines = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
         return await againIfClosed(
-          async () => await linesOf(await read(query, params, { settings, signal })),
+          async () => await linesOf(await read({ ...query, format }, params, { settings, signal })),
         );
       });
-      return await mapYielding(lines, (line) => query.row.parse(JSON.parse(line)));
+      return await mapYielding(lines, (line) => query.row.parse(split(line)));
     },
     async eachPart(query, params, onRows, options = {}) {
       let isHandedOn = false;
@@ -110,6 +116,8 @@ export function createReads(
     },
   };
 }
+
+const tabbed = (line: string): string[] => line.split('\t');
 
 /** Every error reaches the caller anyway. */
 const ignoreError = (): void => {};
