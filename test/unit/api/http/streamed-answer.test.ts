@@ -113,7 +113,7 @@ it('resets the connection when its source fails, whatever the client has not rea
   });
   // Until the kernel takes no more.
   for (let before = -1; before !== client.bytesRead; await sleep(100)) before = client.bytesRead;
-  made?.destroy(new Error('broken'));
+  (made as Readable | null)?.destroy(new Error('broken'));
   client.resume();
   expect(await ended).toBe('ECONNRESET');
 });
