@@ -171,10 +171,7 @@ function exportColumns(
     ],
     ['token_address', felt('t.token')],
     ['token_symbol', `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'symbols')}, '')`],
-    [
-      'token_decimals',
-      `multiIf(${decimals} >= 0, ${decimals}, ${IS_NFT}, toInt16(0), NULL)`,
-    ],
+    ['token_decimals', `multiIf(${decimals} >= 0, ${decimals}, ${IS_NFT}, toInt16(0), NULL)`],
     ['kind', 'CAST(t.kind AS String)'],
     ['from_address', felt('t.from_address')],
     ['to_address', felt('t.to_address')],

@@ -373,7 +373,8 @@ const versionedColumns = `${transferColumns(feltSql)}, ${feltSql('block_hash')} 
 /** By hand: the history of a stream is nothing but these rows, and a schema took a third of its time. */
 const versionedRow: RowParser<VersionedTransfer> = {
   parse(value) {
-    const [token, block, position, item, from, to, kind, amount, tokenId, txhash, ...rest] = value as string[];
+    const [token, block, position, item, from, to, kind, amount, tokenId, txhash, ...rest] =
+      value as string[];
     const [timestamp, fee, feeUnit, isFee, executionStatus, blockHash, seq, isDeleted] = rest;
     return {
       transfer: {
@@ -400,7 +401,8 @@ const versionedRow: RowParser<VersionedTransfer> = {
   },
 };
 
-const numberOf = (text: string | undefined): unknown => (text === undefined || text === '' ? text : Number(text));
+const numberOf = (text: string | undefined): unknown =>
+  text === undefined || text === '' ? text : Number(text);
 
 /**
  * The newest version of each row between the heights of the filters, in the order of the chain. Versions that delete are

@@ -85,10 +85,11 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
         ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }),
       };
       // It begins no export, so that it has no block and no id either.
-      if (request.isHead) return { status: 200, headers, body: { mediaType, stream: null } };
+      if (request.isHead)
+        return { status: 200, headers, body: { mediaType: mediaTypes[format], stream: null } };
       const clickhouse = clickhouseFor(request, { readClass: 'export' });
-      const { signal } = request;
-      const { head, file, rows } = await openExport({ ...deps, clickhouse, signal }, { search, format });
+      const opening = { ...deps, clickhouse, signal: request.signal };
+      const { head, file, rows } = await openExport(opening, { search, format });
       const id = randomUUID();
       const record = { id, format, block: head.height, block_hash: head.hash };
       await exports.save(key.userId, { ...record, rows: null, sha256: null, bytes: null, complete: false });

@@ -79,7 +79,11 @@ export function presentTransfer(
  */
 export function transferJson(
   transfer: StoredTransfer,
-  { symbol, name, decimals }: { readonly symbol: string; readonly name: string; readonly decimals: number | null },
+  {
+    symbol,
+    name,
+    decimals,
+  }: { readonly symbol: string; readonly name: string; readonly decimals: number | null },
   { l1Height, blockHash }: { readonly l1Height: number | null; readonly blockHash: Felt },
 ): string {
   const { kind, block } = transfer;

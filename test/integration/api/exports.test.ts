@@ -301,7 +301,12 @@ test('rows are counted also where a symbol has a line break and quotes', async (
       const answer = await download(format, { token: COIN });
       expect(answer.trailers['x-export-rows']).toBe(String(wanted.length));
       const { rows } = await rowsOf(format, fileOf(answer));
-      expect(firstDifference(rows, wanted.map((row) => ({ ...row, token_symbol: 'A"\n"B\n,' })))).toBe(null);
+      expect(
+        firstDifference(
+          rows,
+          wanted.map((row) => ({ ...row, token_symbol: 'A"\n"B\n,' })),
+        ),
+      ).toBe(null);
     }
   } finally {
     await rename(usual);
@@ -315,9 +320,13 @@ test('an export needs a filter or a whole range, a known format, and its own use
   expect(await status(`/api/export/transfers.csv?block=1&txhash=${COIN}`)).toBe(400);
   expect(await status(`/api/export/transfers.csv?token=${COIN}&token_address=${NFT}`)).toBe(400);
   for (const name of ['search', 'order', 'page', 'limit', 'cursor']) {
-    const { status: code, json } = await world.call('GET', `${pathOf('csv', { token: COIN })}&${name}=${NFT}`, {
-      headers,
-    });
+    const { status: code, json } = await world.call(
+      'GET',
+      `${pathOf('csv', { token: COIN })}&${name}=${NFT}`,
+      {
+        headers,
+      },
+    );
     expect([code, json.errors]).toEqual([400, { [name]: ['Exports do not take this parameter.'] }]);
   }
   expect(await status(`/api/export/transfers.xlsx?token=${COIN}`)).toBe(404);

@@ -109,7 +109,9 @@ it('resets the connection when its source fails, whatever the client has not rea
   const client = open();
   await vi.waitFor(() => expect(made).not.toBe(null));
   const ended = new Promise((resolve) => {
-    client.once('end', () => resolve('whole')).once('error', ({ code }: NodeJS.ErrnoException) => resolve(code));
+    client
+      .once('end', () => resolve('whole'))
+      .once('error', ({ code }: NodeJS.ErrnoException) => resolve(code));
   });
   // Until the kernel takes no more.
   for (let before = -1; before !== client.bytesRead; await sleep(100)) before = client.bytesRead;
