@@ -36,6 +36,11 @@ const filters = ['token', 'account', 'from_account', 'to_account'] as const;
 /** Parameters of `/api/transfers/` that an export would have to ignore. */
 const notTaken = { search: true, order: true, page: true, limit: true, cursor: true } as const;
 const exportQuery = transfersQuery.omit(notTaken);
+const exportParams = z.object({
+  format: z
+    .enum(['csv', 'ndjson', 'parquet', 'arrow'])
+    .meta({ description: '`arrow` is the IPC stream format' }),
+});
 
 export function exportRoutes(deps: ExportRouteDeps): Route[] {
   return [transfersRoute(deps), recordRoute(deps)];
@@ -59,11 +64,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     tag: 'Exports',
     auth: 'key',
     asOf: 'Use `to_block`.',
-    params: z.object({
-      format: z
-        .enum(['csv', 'ndjson', 'parquet', 'arrow'])
-        .meta({ description: '`arrow` is the IPC stream format' }),
-    }),
+    params: exportParams,
     query: exportQuery,
     response: {
       200: new StreamedAnswer({
