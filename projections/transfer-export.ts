@@ -140,6 +140,7 @@ export async function isSettledAbove(
   return row?.n === 0;
 }
 
+const IS_NFT = `t.kind IN ('erc721', 'erc1155')`;
 const felt = (column: string): string => `concat('0x', lower(hex(${column})))`;
 
 /**
@@ -155,6 +156,7 @@ function exportColumns(
   const integer = (sql: string): string => (isText ? `toDecimal64(${sql}, 0)` : `toInt64(${sql})`);
   const ascending = (column: string): string => `toInt64(${MAX_UINT32} - t.${column})`;
   const seconds = `toDateTime(t.timestamp, 'UTC')`;
+  const decimals = `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1))`;
   return [
     ['block', integer(`${ascending('block_desc')} + ${throwIfUnsettled}`)],
     ['block_hash', felt('t.block_hash')],
@@ -169,16 +171,13 @@ function exportColumns(
     ],
     ['token_address', felt('t.token')],
     ['token_symbol', `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'symbols')}, '')`],
-    [
-      'token_decimals',
-      `nullIf(transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1)), toInt16(-1))`,
-    ],
+    ['token_decimals', `multiIf(${decimals} >= 0, ${decimals}, ${IS_NFT}, toInt16(0), NULL)`],
     ['kind', 'CAST(t.kind AS String)'],
     ['from_address', felt('t.from_address')],
     ['to_address', felt('t.to_address')],
     ['value', 'toString(t.amount)'],
     ['value_float', 'toFloat64(t.amount) / exp10(token_decimals)'],
-    ['nft_token_id', `if(t.kind IN ('erc721', 'erc1155'), toString(t.token_id), '')`],
+    ['nft_token_id', `if(${IS_NFT}, toString(t.token_id), '')`],
     ['is_fee', 'CAST(t.is_fee AS Bool)'],
     ['fee', 'toString(t.fee)'],
     ['fee_unit', felt('t.fee_unit')],
@@ -245,6 +244,8 @@ const fileSettings = {
   // Together half of ClickHouse's CPU time for a file, which is also smaller (55 of 64 MB for 500,000 transfers).
   output_format_parquet_write_bloom_filter: 0,
   output_format_compression_level: 1,
+  // Most texts hardly repeat: for a token this takes 10 % less CPU time and 4 % fewer bytes than the default of 1 MiB.
+  output_format_parquet_max_dictionary_size: 16_384,
   // The answer has a content coding, which every reader knows.
   output_format_arrow_compression_method: 'none',
 } as const;

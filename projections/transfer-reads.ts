@@ -111,29 +111,28 @@ const executionStatuses = ['SUCCEEDED', 'REVERTED'] as const;
 
 type Columns = Readonly<Record<string, unknown>>;
 
-/** By hand: the history of a stream is nothing but these rows, and a schema took a third of its time. */
-function storedTransfer(row: Columns, feltOf: (value: unknown) => Felt): StoredTransfer {
-  return {
-    token: feltOf(row['o_token']),
-    block: descending(uint32Of(row['o_block'])),
-    position: descending(uint32Of(row['o_position'])),
-    item: descending(uint32Of(row['o_item'])),
-    from: feltOf(row['o_from']),
-    to: feltOf(row['o_to']),
-    kind: oneOf(tokenStandards, row['o_kind']),
-    amount: uintOf(row['o_amount']),
-    token_id: uintOf(row['o_token_id']),
-    txhash: feltOf(row['o_txhash']),
-    timestamp: uint32Of(row['o_timestamp']),
-    fee: uintOf(row['o_fee']),
-    fee_unit: feltOf(row['o_fee_unit']),
-    is_fee: uint32Of(row['o_is_fee']),
-    execution_status: oneOf(executionStatuses, row['o_execution_status']),
-  };
-}
-
 const transfer: RowParser<StoredTransfer> = {
-  parse: (row) => storedTransfer(row as Columns, (hex) => canonicalFelt(`0x${String(hex).toLowerCase()}`)),
+  parse(value) {
+    const row = value as Columns;
+    const feltOf = (hex: unknown): Felt => canonicalFelt(`0x${String(hex).toLowerCase()}`);
+    return {
+      token: feltOf(row['o_token']),
+      block: descending(uint32Of(row['o_block'])),
+      position: descending(uint32Of(row['o_position'])),
+      item: descending(uint32Of(row['o_item'])),
+      from: feltOf(row['o_from']),
+      to: feltOf(row['o_to']),
+      kind: oneOf(tokenStandards, row['o_kind']),
+      amount: uintOf(row['o_amount']),
+      token_id: uintOf(row['o_token_id']),
+      txhash: feltOf(row['o_txhash']),
+      timestamp: uint32Of(row['o_timestamp']),
+      fee: uintOf(row['o_fee']),
+      fee_unit: feltOf(row['o_fee_unit']),
+      is_fee: uint32Of(row['o_is_fee']),
+      execution_status: oneOf(executionStatuses, row['o_execution_status']),
+    };
+  },
 };
 
 function canonicalFelt(value: unknown): Felt {
@@ -371,17 +370,39 @@ const feltSql = (column: string): string => `concat('0x', lower(hex(${column})))
 const versionedColumns = `${transferColumns(feltSql)}, ${feltSql('block_hash')} AS o_block_hash, seq AS o_seq,
   is_deleted AS o_is_deleted`;
 
+/** By hand: the history of a stream is nothing but these rows, and a schema took a third of its time. */
 const versionedRow: RowParser<VersionedTransfer> = {
   parse(value) {
-    const row = value as Columns;
+    const [token, block, position, item, from, to, kind, amount, tokenId, txhash, ...rest] =
+      value as string[];
+    const [timestamp, fee, feeUnit, isFee, executionStatus, blockHash, seq, isDeleted] = rest;
     return {
-      transfer: storedTransfer(row, canonicalFelt),
-      block_hash: canonicalFelt(row['o_block_hash']),
-      seq: integerOf(Number(row['o_seq'])),
-      isDeleted: uint32Of(row['o_is_deleted']) === 1,
+      transfer: {
+        token: canonicalFelt(token),
+        block: descending(uint32Of(numberOf(block))),
+        position: descending(uint32Of(numberOf(position))),
+        item: descending(uint32Of(numberOf(item))),
+        from: canonicalFelt(from),
+        to: canonicalFelt(to),
+        kind: oneOf(tokenStandards, kind),
+        amount: uintOf(amount),
+        token_id: uintOf(tokenId),
+        txhash: canonicalFelt(txhash),
+        timestamp: uint32Of(numberOf(timestamp)),
+        fee: uintOf(fee),
+        fee_unit: canonicalFelt(feeUnit),
+        is_fee: uint32Of(numberOf(isFee)),
+        execution_status: oneOf(executionStatuses, executionStatus),
+      },
+      block_hash: canonicalFelt(blockHash),
+      seq: integerOf(numberOf(seq)),
+      isDeleted: uint32Of(numberOf(isDeleted)) === 1,
     };
   },
 };
+
+const numberOf = (text: string | undefined): unknown =>
+  text === undefined || text === '' ? text : Number(text);
 
 /**
  * The newest version of each row between the heights of the filters, in the order of the chain. Versions that delete are
@@ -404,7 +425,7 @@ export function versionedTransfers(
     ) ${others.length === 0 ? '' : `WHERE (${others.join(' AND ')}) OR ${isNewer}`}
     ORDER BY block_desc DESC, position_desc DESC, item_desc DESC LIMIT {limit:UInt32}`;
   return {
-    query: { name: 'transfers.versioned', sql, row: versionedRow },
+    query: { name: 'transfers.versioned', sql, row: versionedRow, isText: true },
     params: { ...filterParams([source], filters), seqs, limit },
   };
 }

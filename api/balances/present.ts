@@ -58,17 +58,10 @@ export function presentAccountBalance(known: KnownBalance, price: string | undef
   };
 }
 
-/** Consecutive rows mostly share a block's time. Caching its text takes 7 instead of 20 ms for 28,800 rows. */
-let formatted = { seconds: 0, text: isoSeconds(0) };
-function timeOf(seconds: number): string {
-  if (formatted.seconds !== seconds) formatted = { seconds, text: isoSeconds(seconds) };
-  return formatted.text;
-}
-
 export function presentHistoryRow(row: HistoryRow, token: TokenRow | undefined, price: string | null) {
   const usd = price === null ? null : worth(row.balance, decimals(token), price);
   return {
-    time: timeOf(row.timestamp),
+    time: isoSeconds(row.timestamp),
     block_number: row.block,
     event_index: eventIndex(row.position, row.item),
     balance: row.balance.toString(),

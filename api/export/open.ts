@@ -36,7 +36,7 @@ export interface OpenExport {
   /** The newest block when it began. */
   readonly head: LinkedBlock;
   readonly file: Readable;
-  /** Rows of the file; null: they are to be counted in it. */
+  /** Rows of the file; null: each is a line of it. */
   readonly rows: number | null;
 }
 
@@ -90,7 +90,7 @@ async function tryOpen(
   if (!(await isSettled())) return null;
   const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
   try {
-    const rows = format === 'parquet' || format === 'arrow' ? await exportedCount(clickhouse, asked) : null;
+    const rows = isLinePerRow(format, tokens) ? null : await exportedCount(clickhouse, asked);
     const { statement, params, settings } = exportStatement(asked, { format, tokens, state, l1Height });
     const file = await clickhouse.file(statement, params, { signal, settings });
     // An error after this reaches whoever reads the file.
@@ -108,6 +108,12 @@ async function tryOpen(
     if (isThrowIf(error)) return null;
     throw error;
   }
+}
+
+/** Symbols are the only texts of a file that may contain a line break, which JSON escapes and CSV does not. */
+function isLinePerRow(format: ExportFormat, tokens: readonly ExportedToken[]): boolean {
+  if (format === 'csv') return !tokens.some(({ symbol }) => symbol.includes('\n'));
+  return format === 'ndjson';
 }
 
 async function tokenTexts(

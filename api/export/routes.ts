@@ -7,7 +7,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { exportRecord } from '../../schemas/api/exports.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { invalidInput, notFound } from '../http/errors.ts';
+import { invalidInput, notFound, refuseParameters } from '../http/errors.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
@@ -33,7 +33,14 @@ const mediaTypes = {
 } as const;
 
 const filters = ['token', 'account', 'from_account', 'to_account'] as const;
-const exportQuery = transfersQuery.omit({ search: true, order: true, page: true, limit: true, cursor: true });
+/** Parameters of `/api/transfers/` that an export would have to ignore. */
+const notTaken = { search: true, order: true, page: true, limit: true, cursor: true } as const;
+const exportQuery = transfersQuery.omit(notTaken);
+const exportParams = z.object({
+  format: z
+    .enum(['csv', 'ndjson', 'parquet', 'arrow'])
+    .meta({ description: '`arrow` is the IPC stream format' }),
+});
 
 export function exportRoutes(deps: ExportRouteDeps): Route[] {
   return [transfersRoute(deps), recordRoute(deps)];
@@ -57,11 +64,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     tag: 'Exports',
     auth: 'key',
     asOf: 'Use `to_block`.',
-    params: z.object({
-      format: z
-        .enum(['csv', 'ndjson', 'parquet', 'arrow'])
-        .meta({ description: '`arrow` is the IPC stream format' }),
-    }),
+    params: exportParams,
     query: exportQuery,
     response: {
       200: new StreamedAnswer({
@@ -74,6 +77,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     errors: [503],
     async handler({ input: { params, query }, request, key }) {
       const { format } = params;
+      refuseParameters(request.query, Object.keys(notTaken), 'Exports do not take this parameter.');
       const mediaType = mediaTypes[format];
       const search = resolveSearch(query, assertBounded);
       const coding = codingOf(request.header('accept-encoding'));
@@ -82,10 +86,11 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
         ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }),
       };
       // It begins no export, so that it has no block and no id either.
-      if (request.isHead) return { status: 200, headers, body: { mediaType, stream: null } };
+      if (request.isHead)
+        return { status: 200, headers, body: { mediaType: mediaTypes[format], stream: null } };
       const clickhouse = clickhouseFor(request, { readClass: 'export' });
-      const { signal } = request;
-      const { head, file, rows } = await openExport({ ...deps, clickhouse, signal }, { search, format });
+      const opening = { ...deps, clickhouse, signal: request.signal };
+      const { head, file, rows } = await openExport(opening, { search, format });
       const id = randomUUID();
       const record = { id, format, block: head.height, block_hash: head.hash };
       await exports.save(key.userId, { ...record, rows: null, sha256: null, bytes: null, complete: false });

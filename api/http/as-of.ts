@@ -6,7 +6,7 @@ import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { HttpError, invalidInput, notFound, unavailable } from './errors.ts';
+import { HttpError, invalidInput, notFound, refuseParameters, unavailable } from './errors.ts';
 import { hash, integer } from './params.ts';
 
 /** The block as of which a request is answered. */
@@ -43,8 +43,7 @@ export function askedBlock(query: unknown): AskedBlock | null {
 
 /** Throws 400 where a query asks a route for an answer that it cannot give. */
 export function refuseAsOf(query: Readonly<Record<string, string>>, reason: string): void {
-  const names = Object.keys(asOfParameters.shape).filter((name) => query[name] !== undefined);
-  if (names.length > 0) throw invalidInput(Object.fromEntries(names.map((name) => [name, [reason]])));
+  refuseParameters(query, Object.keys(asOfParameters.shape), reason);
 }
 
 /**

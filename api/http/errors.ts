@@ -46,6 +46,16 @@ export function invalidInput(errors: FieldErrors, extra: Readonly<Record<string,
   return new HttpError(400, 'invalid', messages.join(' '), { errors, extra });
 }
 
+/** Throws 400 where a query has one of these parameters. */
+export function refuseParameters(
+  query: Readonly<Record<string, string>>,
+  names: readonly string[],
+  reason: string,
+): void {
+  const given = names.filter((name) => query[name] !== undefined);
+  if (given.length > 0) throw invalidInput(Object.fromEntries(given.map((name) => [name, [reason]])));
+}
+
 const challenges = { key: 'ApiKey', session: 'Bearer' } as const;
 
 export function unauthenticated(scheme: keyof typeof challenges, detail?: string): HttpError {

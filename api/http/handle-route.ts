@@ -180,6 +180,8 @@ function stream(
 ): void {
   context.type = mediaType;
   if (parts === null) return;
+  // Before Koa's own listener, which closes the connection: a slow client would first read for minutes what is buffered.
+  parts.once('error', () => context.req.socket.resetAndDestroy());
   parts.once('close', () => {
     if (!parts.readableEnded) context.res.destroy();
   });

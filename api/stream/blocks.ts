@@ -7,7 +7,7 @@ import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { versionedTransfers } from '../../projections/transfers/queries.ts';
 import type { StoredTransfer, VersionedTransfer } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { presentTransfer } from '../transfers/present.ts';
+import { transferJson } from '../transfers/present.ts';
 import type { TokenTexts } from '../transfers/present.ts';
 import type { VersionedSourceIn } from '../transfers/versioned-source.ts';
 
@@ -109,10 +109,11 @@ async function settle(
     served.schema('tokens'),
     settled.flatMap(({ rows: found }) => (found ?? []).map(({ transfer }) => transfer.token)),
   );
+  const texts = new Map([...tokens].map(([token, row]) => [token, jsonTexts(row)]));
   return settled.map(({ block, rows: found }) => ({
     block,
     transfers: (found ?? []).map(({ transfer }) =>
-      createStreamedTransfer(transfer, tokens.get(transfer.token), block.hash),
+      createStreamedTransfer(transfer, texts.get(transfer.token) ?? NO_TEXTS, block.hash),
     ),
   }));
 }
@@ -139,25 +140,22 @@ function currentRows(
   return isAll && current.length !== transfers ? null : current;
 }
 
-/** The JSON is made once for all streams that have the transfer. */
-function createStreamedTransfer(
+/** The texts of a token as JSON. */
+const jsonTexts = ({ symbol, name, decimals }: TokenTexts) => ({
+  symbol: JSON.stringify(symbol ?? ''),
+  name: JSON.stringify(name ?? ''),
+  decimals,
+});
+const NO_TEXTS = jsonTexts({ symbol: null, name: null, decimals: null });
+
+const createStreamedTransfer = (
   row: StoredTransfer,
-  token: TokenTexts | undefined,
+  token: ReturnType<typeof jsonTexts>,
   blockHash: Felt,
-): StreamedTransfer {
-  const texts = new Map<boolean, string>();
-  return {
-    row,
-    json(isOnL1) {
-      const known = texts.get(isOnL1);
-      if (known !== undefined) return known;
-      const answer = presentTransfer(row, token, isOnL1 ? row.block : null);
-      const text = JSON.stringify({ ...answer, block_hash: blockHash });
-      texts.set(isOnL1, text);
-      return text;
-    },
-  };
-}
+): StreamedTransfer => ({
+  row,
+  json: (isOnL1) => transferJson(row, token, { l1Height: isOnL1 ? row.block : null, blockHash }),
+});
 
 /** Whether a stream with this filter has a transfer. */
 export function isMatch({ token, account, from, to }: StreamFilter, row: StoredTransfer): boolean {

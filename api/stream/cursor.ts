@@ -36,6 +36,9 @@ const NONE = 0xffff_ffff;
 const DIGEST_BYTES = 8;
 const at = { type: 1, digest: 2, final: 10, next: 14, hash: 18, position: 50, item: 54, mark: 58 } as const;
 
+/** Every message has a cursor: a buffer for each would take longer than its text. */
+const scratch = Buffer.alloc(BYTES);
+
 /** Behind the newest block, whichever that is: of a stream that ends before it has seen one. */
 export const NEWEST_POSITION: StreamPosition = { last: null, within: null, next: NONE, final: null };
 
@@ -46,7 +49,7 @@ export function encodeCursor(
   type: MessageType,
   mark = '',
 ): string {
-  const bytes = Buffer.alloc(BYTES);
+  const bytes = scratch.fill(0);
   bytes.writeUInt8(VERSION);
   bytes.writeUInt8(typeCodes[type], at.type);
   filters.copy(bytes, at.digest);

@@ -31,28 +31,32 @@ export function messagesOf(
 ): Given {
   let position = start;
   const messages: Message[] = [];
-  const give = (type: MessageType, at: StreamPosition, data: string): void => {
+  const give = (type: MessageType, at: StreamPosition, json: () => string): void => {
     position = at;
-    messages.push({ type, cursor: encodeCursor(at, digest, type), data });
+    messages.push({
+      type,
+      cursor: encodeCursor(at, digest, type),
+      // Made when it is sent: all texts of a read would outlive collections of short-lived objects.
+      get data() {
+        return json();
+      },
+    });
   };
   const { final } = start;
   for (const { block, transfers } of blocks) {
     const { height, hash } = block;
+    const last = { height, hash };
     const { within } = position;
     const isOnL1 = height <= (l1Height ?? -1);
     for (const transfer of transfers) {
       const place = { position: transfer.row.position, item: transfer.row.item };
       if (within !== null && !isAfter(place, within)) continue;
-      give('transfer', { last: { height, hash }, within: place, next: height, final }, transfer.json(isOnL1));
+      give('transfer', { last, within: place, next: height, final }, () => transfer.json(isOnL1));
     }
-    give(
-      'block',
-      { last: { height, hash }, within: null, next: height + 1, final },
-      blockJson(block, isOnL1),
-    );
+    give('block', { last, within: null, next: height + 1, final }, () => blockJson(block, isOnL1));
   }
   if (l1Height !== null && position.next > l1Height && (final === null || final < l1Height))
-    give('final', { ...position, final: l1Height }, JSON.stringify({ height: l1Height }));
+    give('final', { ...position, final: l1Height }, () => JSON.stringify({ height: l1Height }));
   return { messages, position };
 }
 

@@ -150,28 +150,31 @@ interface Part {
   readonly messages: number;
 }
 
-const madeParts = new WeakMap<readonly Message[], Map<StreamFormat, readonly Part[]>>();
+const madeParts = new WeakMap<readonly Message[], Map<StreamFormat, Part[]>>();
 
-/** The bytes of messages, made once for all streams that have the same ones. */
-function partsOf(messages: readonly Message[], format: StreamFormat): readonly Part[] {
-  const made = madeParts.get(messages) ?? new Map<StreamFormat, readonly Part[]>();
+/** The bytes of messages, made when they are sent, and once for all streams that have the same ones. */
+function* partsOf(messages: readonly Message[], format: StreamFormat): Generator<Part> {
+  const made = madeParts.get(messages) ?? new Map<StreamFormat, Part[]>();
   madeParts.set(messages, made);
-  const parts = made.get(format) ?? makeParts(messages, format);
+  const parts = made.get(format) ?? [];
   made.set(format, parts);
-  return parts;
+  for (let [next, from] = [0, 0]; from < messages.length; next += 1) {
+    const part = (parts[next] ??= makePart(messages, from, format));
+    from += part.messages;
+    yield part;
+  }
 }
 
-function makeParts(messages: readonly Message[], format: StreamFormat): Part[] {
-  const parts: Part[] = [];
-  let [text, count] = ['', 0];
-  for (const [i, message] of messages.entries()) {
+function makePart(messages: readonly Message[], from: number, format: StreamFormat): Part {
+  let [text, cursor, count] = ['', '', 0];
+  for (let at = from; at < messages.length && text.length < PART_CHARS; at += 1) {
+    const message = messages[at];
+    if (message === undefined) break;
     text += format.text(message);
+    ({ cursor } = message);
     count += 1;
-    if (text.length < PART_CHARS && i < messages.length - 1) continue;
-    parts.push({ bytes: Buffer.from(text), cursor: message.cursor, messages: count });
-    [text, count] = ['', 0];
   }
-  return parts;
+  return { bytes: Buffer.from(text), cursor, messages: count };
 }
 
 /** Whether the body takes more. */

@@ -1,6 +1,7 @@
 import type { StoredTransfer, TracedTransfer } from '../../projections/transfers/queries.ts';
 import type { TraceAnswer, TransferAnswer } from '../../schemas/api/transfers.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 
@@ -13,9 +14,16 @@ export interface TokenTexts {
 
 const isNft = (kind: TokenStandard): boolean => kind === 'erc721' || kind === 'erc1155';
 
-/** Unix seconds as ISO 8601 without a fraction. */
+let formatted = { seconds: 0, text: '1970-01-01T00:00:00Z' };
+
+/**
+ * Unix seconds as ISO 8601 without a fraction. Consecutive rows mostly share a block's time: keeping its text takes 7 instead
+ * of 20 ms for 28,800 rows.
+ */
 export function isoSeconds(seconds: number): string {
-  return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
+  if (formatted.seconds !== seconds)
+    formatted = { seconds, text: new Date(seconds * 1000).toISOString().replace('.000Z', 'Z') };
+  return formatted.text;
 }
 
 export function statusOf(block: number, l1Height: number | null): 'ACCEPTED_ON_L1' | 'ACCEPTED_ON_L2' {
@@ -63,4 +71,21 @@ export function presentTransfer(
     execution_status: transfer.execution_status,
     kind,
   };
+}
+
+/**
+ * The JSON of `presentTransfer` and `block_hash`, put together by hand: the history of a stream is nothing but these texts.
+ * Only the texts of a token have anything to escape, so these are given as JSON.
+ */
+export function transferJson(
+  transfer: StoredTransfer,
+  {
+    symbol,
+    name,
+    decimals,
+  }: { readonly symbol: string; readonly name: string; readonly decimals: number | null },
+  { l1Height, blockHash }: { readonly l1Height: number | null; readonly blockHash: Felt },
+): string {
+  const { kind, block } = transfer;
+  return `{"from_address":"${transfer.from}","to_address":"${transfer.to}","token_address":"${transfer.token}","token_symbol":${symbol},"token_name":${name},"token_decimals":${decimalsOf(decimals, kind)},"value":"${transfer.amount}","nft_token_id":"${isNft(kind) ? transfer.token_id : ''}","txhash":"${transfer.txhash}","timestamp":"${isoSeconds(transfer.timestamp)}","block":${block},"status":"${statusOf(block, l1Height)}","fee":"${transfer.fee}","fee_unit":"${transfer.fee_unit}","event_index":${eventIndex(transfer.position, transfer.item)},"is_fee":${transfer.is_fee === 1},"execution_status":"${transfer.execution_status}","kind":"${kind}","block_hash":"${blockHash}"}`;
 }

@@ -21,6 +21,11 @@ export interface ChQuery<R> {
   readonly name: string;
   readonly sql: string;
   readonly row: RowParser<R>;
+  /**
+   * `rows` gives the parser the texts of a row in the order of its columns, none of which may need escaping: JSON takes ClickHouse
+   * and this process twice as long.
+   */
+  readonly isText?: true;
 }
 
 /** A named statement whose answer is a file. */
@@ -79,12 +84,13 @@ export function createReads(
   return {
     async rows(query, params, options = {}) {
       const settings = { ...ONE_FORMATTER, ...options.settings };
+      const [format, split] = query.isText ? ['TSV', tabbed] : ['JSONEachRow', JSON.parse];
       const lines = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
         return await againIfClosed(
-          async () => await linesOf(await read(query, params, { settings, signal })),
+          async () => await linesOf(await read({ ...query, format }, params, { settings, signal })),
         );
       });
-      return await mapYielding(lines, (line) => query.row.parse(JSON.parse(line)));
+      return await mapYielding(lines, (line) => query.row.parse(split(line)));
     },
     async eachPart(query, params, onRows, options = {}) {
       let isHandedOn = false;
@@ -111,6 +117,8 @@ export function createReads(
   };
 }
 
+const tabbed = (line: string): string[] => line.split('\t');
+
 /** Every error reaches the caller anyway. */
 const ignoreError = (): void => {};
 
@@ -130,30 +138,30 @@ async function linesOf({ body, headers }: Answer): Promise<string[]> {
   return lines;
 }
 
-/** More than an exception with its mark, which comes last in an answer. */
-const EXCEPTION_BYTES = 32_768;
-
 /**
- * An answer whose last bytes are passed on only when they are no exception. It fails at the mark of one: the server may take
- * seconds to close the connection.
+ * An answer of which every part is passed on only when the next one has shown that it ends in no exception. It fails at the
+ * mark of one: the server may take seconds to close the connection.
  */
 function wholeFile({ body, headers }: Answer): Readable {
   const tag = headers[EXCEPTION_TAG_HEADER_NAME];
   // The tag is random, so that no data contain it.
-  const mark = typeof tag === 'string' ? `${EXCEPTION_MARK}${tag}\r\n` : null;
+  const mark = Buffer.from(typeof tag === 'string' ? `${EXCEPTION_MARK}${tag}\r\n` : '');
   let held: Buffer = Buffer.alloc(0);
   const checked = new Transform({
     transform(chunk: Buffer, _, done: TransformCallback) {
-      const bytes = Buffer.concat([held, chunk]);
-      const at = mark === null ? -1 : bytes.indexOf(mark);
-      if (mark !== null && at >= 0) {
-        const text = bytes.subarray(at + mark.length).toString();
+      // Joining whole parts takes as long as their hash.
+      const seam = Buffer.concat([held.subarray(-mark.length), chunk.subarray(0, mark.length)]);
+      if (mark.length > 0 && (seam.includes(mark) || chunk.includes(mark))) {
+        const end = Buffer.concat([held, chunk]);
+        const text = end.subarray(end.indexOf(mark) + mark.length).toString();
         done(unavailable(`The answer of ClickHouse broke off: ${text.trimEnd()}`, null));
         return;
       }
-      const end = Math.max(0, bytes.length - EXCEPTION_BYTES);
-      held = bytes.subarray(end);
-      done(null, bytes.subarray(0, end));
+      // A part shorter than the mark may have only its middle.
+      const isShort = chunk.length < mark.length;
+      const passed = isShort ? null : held;
+      held = isShort ? Buffer.concat([held, chunk]) : chunk;
+      done(null, passed);
     },
     flush: (done) => done(null, held),
   });

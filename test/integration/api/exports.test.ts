@@ -16,6 +16,7 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { prices } from '../../../projections/prices/projector.ts';
+import { tokens as tokensProjection } from '../../../projections/tokens/projector.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -107,8 +108,8 @@ function expected(blocks: ReadonlyMap<number, WorldBlock>, query: Query): FileRo
     .toReversed()
     .map((row) => {
       const token = tokens[row.token];
-      const decimals = token?.decimals ?? null;
       const isNft = row.kind === 'erc721' || row.kind === 'erc1155';
+      const decimals = token?.decimals ?? (isNft ? 0 : null);
       return {
         block: String(row.block),
         block_hash: blocks.get(row.block)?.hash ?? '',
@@ -288,12 +289,46 @@ test('content codings leave the file as it is, and trailers are sent to who take
   }
 });
 
+test('rows are counted also where a symbol has a line break and quotes', async () => {
+  const { schema = '' } = (await openBuild(world.pool, owner, tokensProjection)).names;
+  const rename = async (symbol: string) =>
+    await world.pool.query(`UPDATE ${schema}.tokens SET symbol = $1 WHERE token = $2`, [symbol, COIN]);
+  const { symbol: usual = '' } = tokens[COIN] ?? {};
+  const wanted = expected(chain, { token: COIN });
+  await rename('A"\n"B\n,');
+  try {
+    for (const format of ['csv', 'ndjson'] as const) {
+      const answer = await download(format, { token: COIN });
+      expect(answer.trailers['x-export-rows']).toBe(String(wanted.length));
+      const { rows } = await rowsOf(format, fileOf(answer));
+      expect(
+        firstDifference(
+          rows,
+          wanted.map((row) => ({ ...row, token_symbol: 'A"\n"B\n,' })),
+        ),
+      ).toBe(null);
+    }
+  } finally {
+    await rename(usual);
+  }
+});
+
 test('an export needs a filter or a whole range, a known format, and its own user', async () => {
   const status = async (path: string) => (await world.call('GET', path, { headers })).status;
   expect(await status('/api/export/transfers.csv')).toBe(400);
   expect(await status('/api/export/transfers.csv?from_block=1&end_time=2024-01-01')).toBe(400);
   expect(await status(`/api/export/transfers.csv?block=1&txhash=${COIN}`)).toBe(400);
   expect(await status(`/api/export/transfers.csv?token=${COIN}&token_address=${NFT}`)).toBe(400);
+  for (const name of ['search', 'order', 'page', 'limit', 'cursor']) {
+    const { status: code, json } = await world.call(
+      'GET',
+      `${pathOf('csv', { token: COIN })}&${name}=${NFT}`,
+      {
+        headers,
+      },
+    );
+    expect([code, json.errors]).toEqual([400, { [name]: ['Exports do not take this parameter.'] }]);
+  }
   expect(await status(`/api/export/transfers.xlsx?token=${COIN}`)).toBe(404);
   expect(await status(`/api/export/transfers.csv/?token=${COIN}`)).toBe(200);
   expect((await world.call('GET', pathOf('csv', { token: COIN }))).status).toBe(401);

@@ -104,6 +104,22 @@ it('keeps a client that takes little at a time', async () => {
   await vi.waitFor(() => expect(isDestroyed()).toBe(true));
 });
 
+it('resets the connection when its source fails, whatever the client has not read yet', async () => {
+  made = null;
+  const client = open();
+  await vi.waitFor(() => expect(made).not.toBe(null));
+  const ended = new Promise((resolve) => {
+    client
+      .once('end', () => resolve('whole'))
+      .once('error', ({ code }: NodeJS.ErrnoException) => resolve(code));
+  });
+  // Until the kernel takes no more.
+  for (let before = -1; before !== client.bytesRead; await sleep(100)) before = client.bytesRead;
+  (made as Readable | null)?.destroy(new Error('broken'));
+  client.resume();
+  expect(await ended).toBe('ECONNRESET');
+});
+
 it('answers HEAD with the headers of GET, and keeps the connection', async () => {
   made = null;
   const client = connect(port, '127.0.0.1');

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { presentTransfer } from '../../../../api/transfers/present.ts';
+import { presentTransfer, transferJson } from '../../../../api/transfers/present.ts';
 import type { StoredTransfer } from '../../../../projections/transfers/queries.ts';
 import { STRK_TOKEN, toFelt } from '../../../../schemas/felt.ts';
 
@@ -52,6 +52,20 @@ describe('a presented transfer', () => {
     expect(shown('erc1155', null)).toEqual(['', '', 0]);
     expect(shown('erc20', 0)).toEqual(['', '', 0]);
     expect(shown('erc721', 3)).toEqual(['', '', 3]);
+  });
+
+  it('has the same JSON in a stream', () => {
+    const texts = { symbol: 'A"\n\\', name: 'Ünï\u2028', decimals: null };
+    const json = { symbol: JSON.stringify(texts.symbol), name: JSON.stringify(texts.name), decimals: null };
+    const blockHash = toFelt(5n);
+    for (const kind of ['erc20', 'erc721', 'erc1155', 'unknown'] as const) {
+      for (const l1Height of [null, 99, 100]) {
+        const sent = { ...row, kind, token_id: '12', item: 3, is_fee: Number(kind === 'erc20') };
+        expect(transferJson(sent, json, { l1Height, blockHash })).toBe(
+          JSON.stringify({ ...presentTransfer(sent, texts, l1Height), block_hash: blockHash }),
+        );
+      }
+    }
   });
 
   it('numbers the later items of a batch 1,048,576 apart', () => {

@@ -126,21 +126,46 @@ test.each([
   expect(requests).toBe(sent);
 });
 
+const tag = 'abcdefghijklmnop';
+const message = 'Code: 241. DB::Exception: It failed. (MEMORY_LIMIT_EXCEEDED) (version 26.1.1.1)';
+const exceptionAtEnd = `\r\n__exception__\r\n${tag}\r\n${message}\n${message.length + 1} ${tag}\r\n__exception__\r\n`;
+
 test('an answer that ends with an error is an error, not the rows before it', async () => {
-  const message = 'Code: 241. DB::Exception: It failed. (MEMORY_LIMIT_EXCEEDED) (version 26.1.1.1)';
-  const tag = 'abcdefghijklmnop';
   const clickhouse = await clientOf((_request, response) =>
-    response
-      .writeHead(200, { 'x-clickhouse-exception-tag': tag })
-      .end(
-        `{"one":1}\n\r\n__exception__\r\n${tag}\r\n${message}\n${message.length + 1} ${tag}\r\n__exception__\r\n`,
-      ),
+    response.writeHead(200, { 'x-clickhouse-exception-tag': tag }).end(`{"one":1}\n${exceptionAtEnd}`),
   );
   expect(await failureOf(clickhouse.rows(query))).toMatchObject({ code: '241' });
   const parts: unknown[] = [];
   const read = clickhouse.eachPart(query, {}, (rows) => void parts.push(rows));
   expect(await failureOf(read)).toMatchObject({ code: '241' });
 });
+
+test.each([1, 7, 33, 36, 500])(
+  'a file fails at an exception that arrives %i bytes at a time',
+  async (size) => {
+    // Lines that begin like the mark of an exception.
+    const data = '\r\n__exception__\r\nabcdef\n'.repeat(20);
+    const send = async (text: string): Promise<string> => {
+      const clickhouse = await clientOf((_request, response) => {
+        response.writeHead(200, { 'x-clickhouse-exception-tag': tag });
+        // A chunk of HTTP is a part of the answer.
+        for (let at = 0; at < text.length; at += size) response.write(text.slice(at, at + size));
+        response.end();
+      });
+      const { signal } = new AbortController();
+      const file = await clickhouse.file({ name: 'test', sql: 'SELECT 1', format: 'CSV' }, {}, { signal });
+      let read = '';
+      for await (const part of file) read += String(part);
+      return read;
+    };
+    expect(await send(data)).toBe(data);
+    for (let length = data.length - size; length < data.length; length += 1) {
+      expect(await failureOf(send(data.slice(0, length) + exceptionAtEnd))).toMatchObject({
+        code: 'STORE_UNAVAILABLE',
+      });
+    }
+  },
+);
 
 test('a URL with a parameter that has no effect is refused', () => {
   const open = (parameters: string): unknown =>
