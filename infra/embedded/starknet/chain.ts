@@ -61,11 +61,14 @@ export type SimulatedChain = {
   watch(onChange: () => void): () => void;
 };
 
+/** Raised when the same options give other blocks: a stored chain would change its hashes. */
+const VERSION = 2;
+
 /** One chain with a head, a canonical fork and a height accepted on L1; the seed determines everything else. */
 export function createChain(options: ChainOptions): SimulatedChain {
   const seed = seedWord(options.seed);
   const { slots, movesPerSlot, malformed, copiedTokens, blockSeconds } = options;
-  const identity = [options.seed, slots, movesPerSlot, malformed, blockSeconds]
+  const identity = [`v${VERSION}`, options.seed, slots, movesPerSlot, malformed, blockSeconds]
     .concat(copiedTokens === 0 ? [] : [copiedTokens])
     .join(':');
   const stored = options.stateFile === undefined ? null : readState(options.stateFile, identity);
@@ -73,7 +76,9 @@ export function createChain(options: ChainOptions): SimulatedChain {
 
   const tree = createForkTree(seed, state.forks);
   const density = { slots, movesPerSlot };
-  const source = createBlockSource({ ...options, density, tree, timestamp });
+  const hashFile =
+    options.stateFile === undefined ? null : { path: `${options.stateFile}.hashes`, isNew: stored === null };
+  const source = createBlockSource({ ...options, density, tree, timestamp, hashFile });
   const balances = createBalances(source, tree);
 
   const changes = createSignal();
@@ -125,6 +130,7 @@ export function createChain(options: ChainOptions): SimulatedChain {
     if (behind <= blockSeconds) return;
     const seconds = (state.offsets.at(-1)?.seconds ?? 0) + behind;
     state.offsets.push({ from: state.head + 1, seconds: Math.floor(seconds) });
+    source.forget();
     save();
   }
 
