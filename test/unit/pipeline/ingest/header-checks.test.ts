@@ -120,6 +120,25 @@ test('reads what holds once in sixteen blocks of another hash', async () => {
   expect(store.reads('block_hash')).toBe(3);
 });
 
+test('counts a bounded number of versions each on their own, also after a restart', async () => {
+  const store = knownStore();
+  const versionsOf = (blocks: number, isTrue: boolean, digit: number): FetchedBlock[] =>
+    Array.from({ length: blocks }, (_, height) => fetched(height, isTrue, `1.${digit}.${height}`));
+  for (const digit of [0, 1]) await outcomes(versionsOf(300, false, digit), { store });
+  await outcomes([fetched(0, false, `9.${'9'.repeat(40)}`)], { store });
+  expect((await store.versions()).length).toBe(101);
+  expect(store.stored.get('block_hash other mismatched')).toBe(500);
+  expect(store.stored.get('block_hash other incomplete')).toBe(1);
+  // What was verified has room of its own.
+  expect(await outcomes([fetched(0, true, '2.0.0'), fetched(1, false, '2.0.0')], { store })).toEqual([
+    'passed',
+    REFUSED,
+  ]);
+  for (const digit of [3, 4]) await outcomes(versionsOf(300, true, digit), { store });
+  // With `other`, which a process that starts later takes for one of them.
+  expect((await store.versions()).length).toBe(500);
+});
+
 const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
 const skipped = existsSync(file) ? '' : 'SKIPPED: ../shared/blocks is absent: ';
 
