@@ -31,10 +31,10 @@ export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNo
     if (mode === 'sample' && isFarBelow) return true;
     return mode !== 'refuse' && checks.strange(commitment) >= STRANGE_AFTER;
   };
-  const checkHeader = createHeaderCheck(settings, isLeftOut);
+  const checkHeader = createHeaderCheck({ ...settings, isLeftOut, fetch: node.getBlockWithReceipts });
   const fetch: IngestNode['getBlockWithReceipts'] = async (id, options) => {
     const { details, ...block } = await node.getBlockWithReceipts(id, options);
-    return mode === 'off' ? block : await checkHeader(block, details);
+    return mode === 'off' ? block : await checkHeader(block, details, options);
   };
   const checkEvents = createEventCheck({ ...settings, fetch, newest: () => newest });
   return {

@@ -64,6 +64,11 @@ describe('the ingester at the head', () => {
       { kind: 'changed-revert-reason' },
       'its receipts do not match',
     ],
+    [
+      'names a Starknet version that there is not',
+      { kind: 'changed-header', data: { starknet_version: '0.99.0' } },
+      'its header does not have its hash',
+    ],
     ...['timestamp', 'new_root', 'state_diff_commitment', 'receipt_commitment', 'block_hash'].map(
       (field): [string, Fault, string] => [
         `changes the ${field} of a header`,

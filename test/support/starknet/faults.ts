@@ -174,7 +174,7 @@ function spoil(result: unknown, strikes: readonly Strike[]): unknown {
     if (fault.kind === 'changed-header') spoilt = { ...spoilt, ...z.looseObject({}).parse(fault.data) };
     const change = transactionEdits[fault.kind];
     if (change !== undefined)
-      spoilt = { ...spoilt, transactions: transactions.map((tx) => change(pair.parse(tx))) };
+      spoilt = { ...spoilt, transactions: transactions.map((tx) => change(withReceipt.parse(tx))) };
     const edit = eventEdits[fault.kind];
     if (edit !== undefined) spoilt = { ...spoilt, transactions: editEvents(transactions, edit) };
     if (fault.kind === 'uncounted-event') spoilt = { ...spoilt, event_count: (spoilt.event_count ?? 0) - 1 };
@@ -186,9 +186,11 @@ const blockLike = z.looseObject({ transactions: z.array(z.unknown()), event_coun
 const rawEvent = z.object({ from_address: z.string(), keys: z.array(z.string()), data: z.array(z.string()) });
 const withEvents = z.looseObject({ receipt: z.looseObject({ events: z.array(rawEvent).min(1) }) });
 
-const pair = z.looseObject({ transaction: z.looseObject({}), receipt: z.looseObject({}) });
+const withReceipt = z.looseObject({ transaction: z.looseObject({}), receipt: z.looseObject({}) });
 
-const transactionEdits: Partial<Record<Fault['kind'], (pair: z.infer<typeof pair>) => unknown>> = {
+const transactionEdits: Partial<
+  Record<Fault['kind'], (transaction: z.infer<typeof withReceipt>) => unknown>
+> = {
   'changed-fee': ({ receipt, ...rest }) => ({
     ...rest,
     receipt: { ...receipt, actual_fee: { amount: '0x1234', unit: 'FRI' } },
