@@ -114,6 +114,19 @@ export interface CommitmentChecksDeps {
   readonly log: Logger;
 }
 
+/** What a version is counted as. */
+function createVersionNames(
+  store: CommitmentStore,
+): (version: string, outcome: CheckOutcome) => Promise<string> {
+  let named: Set<string> | null = null;
+  return async (version, outcome) => {
+    named ??= new Set(await store.versions());
+    const limit = outcome === 'verified' ? MAX_VERIFIED_VERSIONS : MAX_VERSIONS;
+    if (version.length <= MAX_VERSION_LENGTH && named.size < limit) named.add(version);
+    return named.has(version) ? version : OTHER_VERSIONS;
+  };
+}
+
 export function createCommitmentChecks({
   store,
   metrics,
@@ -127,15 +140,8 @@ export function createCommitmentChecks({
   let oldBlocks = 0;
   let counted = new Map<string, CheckCount>();
   let storeAt = clock.now() + STORE_EVERY_MS;
-  let named: Set<string> | null = null;
+  const nameOf = createVersionNames(store);
 
-  /** What a version is counted as. */
-  const nameOf = async (version: string, outcome: CheckOutcome): Promise<string> => {
-    named ??= new Set(await store.versions());
-    const limit = outcome === 'verified' ? MAX_VERIFIED_VERSIONS : MAX_VERSIONS;
-    if (version.length <= MAX_VERSION_LENGTH && named.size < limit) named.add(version);
-    return named.has(version) ? version : OTHER_VERSIONS;
-  };
   const isHeld = (commitment: Commitment, version: string | null): boolean => {
     const versions = held.get(commitment);
     return version === null ? (versions?.size ?? 0) > 0 : versions?.has(version) === true;

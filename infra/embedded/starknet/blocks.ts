@@ -3,7 +3,7 @@ import { createBlockHashes, type BlockHashes, type HashOptions } from './block-h
 import { commitmentsTo, hashOf, type Commitments, type HashedHeader } from './commitments.ts';
 import type { Density } from './draws.ts';
 import type { ForkTree } from './forks.ts';
-import { createIdCodec, feltOfWords, hexOf, idTags, mix, seedWord } from './hash.ts';
+import { createIdCodec, feltOfWords, idTags, mix, seedWord, type IdCodec } from './hash.ts';
 import type { SimTx } from './envelope.ts';
 import { renderGenesis } from './genesis.ts';
 import { renderTx, type Draft, type RenderContext, type TrueMalformed, type TrueTransfer } from './render.ts';
@@ -69,8 +69,8 @@ export function createBlockSource(options: BlockOptions): BlockSource {
   const codec = createIdCodec(codecSeed(options));
   const actors = createActors(options.seed, codec);
   const schedule = createSchedule(seed, density, tree, tokenTable(copiedTokens));
-  const cache = new Map<string, MadeBlock>();
-  const commitments = new Map<string, Commitments>();
+  const cache = createCache<MadeBlock>(CACHED_BLOCKS);
+  const commitments = createCache<Commitments>(CACHED_COMMITMENTS);
 
   const { contents, tokenOfNote } = schedule;
   const txHash = (plan: TxPlan) =>
@@ -104,13 +104,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
     const { txs, transfers, malformed, events } = draft;
     const salt = tree.governing(forkId, height);
     const words = (n: number) => feltOfWords(seed, height, salt, n);
-    const committed = (): Commitments => {
-      const known = commitments.get(key);
-      if (known !== undefined) return known;
-      const found = commitmentsTo(STARKNET_VERSION, txs);
-      remember(commitments, CACHED_COMMITMENTS, key, found);
-      return found;
-    };
+    const committed = () => commitments.get(key, () => commitmentsTo(STARKNET_VERSION, txs));
     return {
       height,
       get hash() {
@@ -126,21 +120,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
         sequencer_address: actors.hex(sequencerAt(height)),
         ...gasPrices(mix(seed, height, salt, 1)),
       },
-      counts: {
-        get transaction_commitment() {
-          return committed().transaction_commitment;
-        },
-        get event_commitment() {
-          return committed().event_commitment;
-        },
-        get receipt_commitment() {
-          return committed().receipt_commitment;
-        },
-        state_diff_commitment: words(15),
-        event_count: events,
-        transaction_count: txs.length,
-        state_diff_length: events * 2 + 1,
-      },
+      counts: countsOf(committed, words(15), events, txs.length),
       txs,
       transfers,
       malformed,
@@ -149,11 +129,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
 
   function block(forkId: number, height: number): MadeBlock {
     const key = `${tree.governing(forkId, height)}:${height}`;
-    const known = cache.get(key);
-    if (known !== undefined) return known;
-    const made = make(key, forkId, height);
-    remember(cache, CACHED_BLOCKS, key, made);
-    return made;
+    return cache.get(key, () => make(key, forkId, height));
   }
 
   return {
@@ -162,19 +138,46 @@ export function createBlockSource(options: BlockOptions): BlockSource {
     block,
     hashes,
     forget: () => cache.clear(),
-    findTx(forkId, id, head) {
-      const parts = codec.decode(id);
-      if (parts?.tag !== idTags.transaction) return null;
-      const origin = parts.b === GENESIS_SALT ? 0 : Math.floor(parts.a / 65536);
-      // A transaction is at the height it was drawn for, or one higher.
-      for (const height of [origin, origin + 1]) {
-        if (height > head) continue;
-        const found = block(forkId, height);
-        const index = found.txs.findIndex((tx) => tx.hash === id);
-        if (index !== -1) return { block: found, index };
-      }
-      return null;
+    findTx: createTxFinder(codec, block),
+  };
+}
+
+function createTxFinder(codec: IdCodec, block: BlockSource['block']): BlockSource['findTx'] {
+  return (forkId, id, head) => {
+    const parts = codec.decode(id);
+    if (parts?.tag !== idTags.transaction) return null;
+    const origin = parts.b === GENESIS_SALT ? 0 : Math.floor(parts.a / 65536);
+    // A transaction is at the height it was drawn for, or one higher.
+    for (const height of [origin, origin + 1]) {
+      if (height > head) continue;
+      const found = block(forkId, height);
+      const index = found.txs.findIndex((tx) => tx.hash === id);
+      if (index !== -1) return { block: found, index };
+    }
+    return null;
+  };
+}
+
+function countsOf(
+  committed: () => Commitments,
+  stateDiff: string,
+  events: number,
+  transactions: number,
+): Counts {
+  return {
+    get transaction_commitment() {
+      return committed().transaction_commitment;
     },
+    get event_commitment() {
+      return committed().event_commitment;
+    },
+    get receipt_commitment() {
+      return committed().receipt_commitment;
+    },
+    state_diff_commitment: stateDiff,
+    event_count: events,
+    transaction_count: transactions,
+    state_diff_length: events * 2 + 1,
   };
 }
 
@@ -187,10 +190,21 @@ function codecSeed({
   return [seed, slots, movesPerSlot, malformed].concat(copiedTokens === 0 ? [] : [copiedTokens]).join(':');
 }
 
-function remember<T>(cache: Map<string, T>, size: number, key: string, value: T): void {
-  const oldest = cache.size < size ? undefined : cache.keys().next().value;
-  if (oldest !== undefined) cache.delete(oldest);
-  cache.set(key, value);
+/** Keeps the values that were made last. */
+function createCache<T>(size: number): { get(key: string, make: () => T): T; clear(): void } {
+  const values = new Map<string, T>();
+  return {
+    get(key, make) {
+      const known = values.get(key);
+      if (known !== undefined) return known;
+      const made = make();
+      const oldest = values.size < size ? undefined : values.keys().next().value;
+      if (oldest !== undefined) values.delete(oldest);
+      values.set(key, made);
+      return made;
+    },
+    clear: () => values.clear(),
+  };
 }
 
 function draftOf(context: RenderContext, schedule: Schedule, forkId: number, height: number): Draft {
