@@ -1,17 +1,15 @@
 /**
  * Checks a transfer by a node of your own: `NODE_URL=http://127.0.0.1:9545 node verify-transfer.ts 0xTXHASH EVENT_INDEX`.
- * With `--unchecked`, for a chain that makes up its hashes, the header of the block is not compared with its hash.
  */
 import { TokenDataClient, verifyProof } from 'token-data-service-client';
 
 const { TDS_URL = 'http://127.0.0.1:8080', TDS_KEY = '', NODE_URL = '' } = process.env;
-const [txhash = '', index = '', option] = process.argv.slice(2);
+const [txhash = '', index = ''] = process.argv.slice(2);
 const client = new TokenDataClient({ baseUrl: TDS_URL, apiKey: TDS_KEY });
 
 // Throws unless the transfer follows from an event of a block with this hash.
 const proof = await client.getTransferProof({ query: { txhash, event_index: Number(index) } });
-const blockHash = option === '--unchecked' ? 'unchecked' : 'required';
-const { number, hash } = await verifyProof(proof, { blockHash });
+const { number, hash } = await verifyProof(proof);
 
 const params = { block_id: { block_number: number } };
 const response = await fetch(NODE_URL, {

@@ -4,7 +4,6 @@ export type { ClientOptions, TransferQuery } from './client.ts';
 export { ApiError } from './errors.ts';
 export type * from './generated/types.gen.ts';
 export { ProofError, verifyProof } from './proof.ts';
-export type { ProofOptions } from './proof.ts';
 export { retryingFetch } from './retry.ts';
 export type { RetryOptions } from './retry.ts';
 export { WebhookError, syncHeaders, verifyWebhook } from './signatures.ts';

@@ -66,14 +66,6 @@ export interface ProvenTransfer {
   readonly status: string;
 }
 
-export interface ProofOptions {
-  /**
-   * Default `required`. `unchecked`: the event is proved to be in the tree of `event_commitment`, but not that the block has
-   * this commitment. Only for chains whose blocks have made-up hashes, such as the simulated one.
-   */
-  readonly blockHash?: 'required' | 'unchecked';
-}
-
 export class ProofError extends Error {
   /**
    * The check that failed. `format`: it is not a proof. `path`: the path does not lead from the event to the commitment of the
@@ -100,15 +92,12 @@ export class ProofError extends Error {
  * @returns the block whose hash is to be compared
  * @throws ProofError
  */
-export async function verifyProof(
-  proof: TransferProof,
-  { blockHash = 'required' }: ProofOptions = {},
-): Promise<{ number: number; hash: string }> {
+export async function verifyProof(proof: TransferProof): Promise<{ number: number; hash: string }> {
   constants ??= roundConstants();
   const poseidon = poseidonWith(await constants);
   try {
     verifyPath(proof, poseidon);
-    if (blockHash !== 'unchecked') verifyBlockHash(proof.block, poseidon);
+    verifyBlockHash(proof.block, poseidon);
     verifyTransfer(proof);
   } catch (error) {
     if (error instanceof ProofError) throw error;

@@ -16,8 +16,8 @@ const SAMPLED_EVERY = 16;
 /**
  * A node whose blocks are compared with their hashes and with the commitments to their transactions, events and receipts.
  *
- * A chain that shows commitments of another kind (a simulated node, or one that pretends a newer version) never has a block
- * that matches, so it can be indexed. Where one has matched, a block that does not is altered or short: it is refused and
+ * A chain that shows commitments of another kind (a chain for development, or one that pretends a newer version) never has a
+ * block that matches, so it can be indexed. Where one has matched, a block that does not is altered or short: it is refused and
  * fetched again, like one that does not match its counts.
  */
 export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNode {
@@ -31,10 +31,10 @@ export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNo
     if (mode === 'sample' && isFarBelow) return true;
     return mode !== 'refuse' && checks.strange(commitment) >= STRANGE_AFTER;
   };
-  const checkHeader = createHeaderCheck(settings, isLeftOut);
+  const checkHeader = createHeaderCheck({ ...settings, isLeftOut, fetch: node.getBlockWithReceipts });
   const fetch: IngestNode['getBlockWithReceipts'] = async (id, options) => {
     const { details, ...block } = await node.getBlockWithReceipts(id, options);
-    return mode === 'off' ? block : await checkHeader(block, details);
+    return mode === 'off' ? block : await checkHeader(block, details, options);
   };
   const checkEvents = createEventCheck({ ...settings, fetch, newest: () => newest });
   return {

@@ -25,6 +25,8 @@ export interface CheckCount {
 /** Outcomes of comparisons by Starknet version. They outlive the process; what was verified once is known to hold. */
 export interface CommitmentStore {
   held(commitment: Commitment): Promise<readonly string[]>;
+  /** All versions that were counted. */
+  versions(): Promise<readonly string[]>;
   /** The lowest verified height; null: none, or not known. */
   lowest(): Promise<number | null>;
   add(counts: readonly CheckCount[]): Promise<void>;
@@ -39,6 +41,10 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
       const sql = `SELECT starknet_version FROM tds.commitment_checks
         WHERE commitment = $1 AND outcome = 'verified' ORDER BY 1`;
       return (await sqlRows(db, heldRow, sql, [commitment])).map((row) => row.starknet_version);
+    },
+    async versions() {
+      const sql = 'SELECT DISTINCT starknet_version FROM tds.commitment_checks ORDER BY 1';
+      return (await sqlRows(db, heldRow, sql, [])).map((row) => row.starknet_version);
     },
     async lowest() {
       const sql = "SELECT min(from_height) AS height FROM tds.commitment_checks WHERE outcome = 'verified'";
@@ -64,6 +70,11 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
 /** Questions about what does not hold after which the store is asked again: another process may have verified a block. */
 const READ_EVERY = 16;
 const STORE_EVERY_MS = 10_000;
+/** A node may name any version: so many are counted each on their own, the others together. More if they were verified. */
+const MAX_VERSIONS = 100;
+const MAX_VERIFIED_VERSIONS = 500;
+const MAX_VERSION_LENGTH = 31;
+const OTHER_VERSIONS = 'other';
 
 export interface CommitmentChecks {
   /** Whether a block was ever verified; of one Starknet version, or of any. */
@@ -103,6 +114,19 @@ export interface CommitmentChecksDeps {
   readonly log: Logger;
 }
 
+/** What a version is counted as. */
+function createVersionNames(
+  store: CommitmentStore,
+): (version: string, outcome: CheckOutcome) => Promise<string> {
+  let named: Set<string> | null = null;
+  return async (version, outcome) => {
+    named ??= new Set(await store.versions());
+    const limit = outcome === 'verified' ? MAX_VERIFIED_VERSIONS : MAX_VERSIONS;
+    if (version.length <= MAX_VERSION_LENGTH && named.size < limit) named.add(version);
+    return named.has(version) ? version : OTHER_VERSIONS;
+  };
+}
+
 export function createCommitmentChecks({
   store,
   metrics,
@@ -116,6 +140,7 @@ export function createCommitmentChecks({
   let oldBlocks = 0;
   let counted = new Map<string, CheckCount>();
   let storeAt = clock.now() + STORE_EVERY_MS;
+  const nameOf = createVersionNames(store);
 
   const isHeld = (commitment: Commitment, version: string | null): boolean => {
     const versions = held.get(commitment);
@@ -149,11 +174,12 @@ export function createCommitmentChecks({
       return height >= lowest;
     },
     strange: (commitment) => strange.get(commitment) ?? 0,
-    async count(commitment, { height, starknet_version: version }, outcome, proves) {
+    async count(commitment, { height, starknet_version }, outcome, proves) {
       metrics.commitmentChecks.inc({ commitment, outcome });
-      if (outcome === 'mismatched' && !isHeld(commitment, version))
+      if (outcome === 'mismatched' && !isHeld(commitment, starknet_version))
         strange.set(commitment, (strange.get(commitment) ?? 0) + 1);
       if (!proves) return;
+      const version = await nameOf(starknet_version, outcome);
       if (outcome === 'verified') {
         strange.delete(commitment);
         lowest = Math.min(lowest, height);

@@ -1,65 +1,133 @@
 import { blockHash } from '../../schemas/commitment/block-hash.ts';
 import { eventCommitment } from '../../schemas/commitment/events.ts';
 import { receiptCommitment, transactionCommitment } from '../../schemas/commitment/transactions.ts';
-import { FIRST_WITH_COMMITMENTS, isOlderThan } from '../../schemas/commitment/versions.ts';
+import { FIRST_WITH_COMMITMENTS, isOlderThan, partsOf } from '../../schemas/commitment/versions.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
-import type { FetchedBlock } from '../node/types.ts';
+import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
 import type { CheckOutcome, CheckSettings, Commitment } from './commitments.ts';
+import type { IngestNode } from './ports.ts';
 
 type Details = FetchedBlock['details'];
+type HeaderCommitment = Exclude<Commitment, 'events'>;
+
+interface HeaderCheckDeps extends CheckSettings {
+  readonly isLeftOut: (height: number, commitment: Commitment) => boolean;
+  /** Blocks as the node gives them. */
+  readonly fetch: IngestNode['getBlockWithReceipts'];
+}
+
+/** Versions that are known to compute a commitment in another way, each for one commitment. */
+const MAX_CONFIRMED = 100;
 
 /**
  * Compares blocks with their hashes, and their transactions and receipts with the commitments in their headers, each as far as
  * that is known to be computed in this way: from the first block of a Starknet version that matches, a block of the version that
- * does not is refused. A chain that makes up its hashes, or a version that computes them in another way, can be indexed.
+ * does not is refused. A chain that makes up its hashes, or a version that computes them in another way, can be indexed; but where
+ * another version has matched, only once the blocks beside a block confirm its version, as any block can name one.
  */
-export function createHeaderCheck(
-  { checks, mode, incomplete: policy, log }: CheckSettings,
-  isLeftOut: (height: number, commitment: Commitment) => boolean,
-): (block: FetchedBlock, details: Details) => Promise<FetchedBlock> {
-  const settle = async (
-    commitment: Commitment,
+export function createHeaderCheck({
+  checks,
+  mode,
+  incomplete: policy,
+  log,
+  isLeftOut,
+  fetch,
+}: HeaderCheckDeps): (
+  block: FetchedBlock,
+  details: Details,
+  options: CallOptions | undefined,
+) => Promise<FetchedBlock> {
+  const confirmed = new Set<string>();
+  /** Versions are not followed by older ones, and one that computes a commitment in another way does so in each block. */
+  const isConfirmed = async (
+    commitment: HeaderCommitment,
+    { height, starknet_version: version }: BlockBody,
+    options: CallOptions | undefined,
+  ): Promise<boolean> => {
+    const key = `${commitment} ${version}`;
+    if (confirmed.has(key)) return true;
+    const fetchBeside = async (other: number): Promise<FetchedBlock | null> =>
+      other < 0 ? null : await fetch(other, options).catch(() => null);
+    const [below, above] = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
+    if (above === null || isOlderThan(above.body.starknet_version, partsOf(version))) return false;
+    if (below !== null && isOlderThan(version, partsOf(below.body.starknet_version))) return false;
+    const isVerified = (other: FetchedBlock | null): boolean =>
+      other?.body.starknet_version === version && outcomeOf(commitment, other) === 'verified';
+    if (isVerified(below) || isVerified(above)) return false;
+    if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
+    log.warn({ height, commitment, version }, 'a Starknet version of which no block matches');
+    return true;
+  };
+  const isRefused = async (
+    commitment: HeaderCommitment,
     body: BlockBody,
     outcome: CheckOutcome,
-    proves = true,
-  ): Promise<void> => {
+    options: CallOptions | undefined,
+  ): Promise<boolean> => {
     const isRefusable = outcome === 'mismatched' || (outcome === 'incomplete' && policy === 'refuse');
-    if (isRefusable && mode !== 'record' && (await checks.holds(commitment, body.starknet_version))) {
-      await checks.count(commitment, body, 'refused', true);
-      throw outcome === 'mismatched' ? mismatched(body, commitment) : incomplete(body, commitment);
-    }
-    if (outcome === 'mismatched' && checks.strange(commitment) === 0)
-      log.info({ height: body.height, hash: body.hash, commitment }, 'a block does not match');
-    await checks.count(commitment, body, outcome, proves);
+    if (!isRefusable || mode === 'record' || !(await checks.holds(commitment, null))) return false;
+    if (await checks.holds(commitment, body.starknet_version)) return true;
+    return outcome === 'mismatched' && !(await isConfirmed(commitment, body, options));
   };
-  return async (block, details) => {
+  return async (block, details, options) => {
     const { body } = block;
+    const settle = async (
+      commitment: HeaderCommitment,
+      outcome: CheckOutcome,
+      proves = true,
+    ): Promise<void> => {
+      if (await isRefused(commitment, body, outcome, options)) {
+        await checks.count(commitment, body, 'refused', true);
+        throw outcome === 'mismatched' ? mismatched(body, commitment) : incomplete(body, commitment);
+      }
+      if (outcome === 'mismatched' && checks.strange(commitment) === 0)
+        log.info({ height: body.height, hash: body.hash, commitment }, 'a block does not match');
+      await checks.count(commitment, body, outcome, proves);
+    };
     if (isOlderThan(body.starknet_version, FIRST_WITH_COMMITMENTS)) {
       if (mode === 'record' || !(await checks.isAboveVerified(body.height))) return block;
       await checks.count('block_hash', body, 'refused', false);
       throw mismatched(body, 'version');
     }
     const whole = withCommitments(body, details);
-    const hash = blockHash(whole);
-    const isWhole = hash !== null && !isIncomplete(whole);
-    await settle('block_hash', body, hash === body.hash ? 'verified' : isWhole ? 'mismatched' : 'incomplete');
-    const compared = hash === body.hash ? whole : body;
+    const outcome = hashOutcome(whole);
+    await settle('block_hash', outcome);
+    const compared = outcome === 'verified' ? whole : body;
     for (const commitment of ['transactions', 'receipts'] as const) {
       if (isLeftOut(body.height, commitment)) continue;
-      const given = compared.header?.[COMMITMENT_FIELDS[commitment]];
-      const hasTransactions = body.transactions.length > 0;
-      const isGiven = given !== undefined && (given !== ZERO_FELT || !hasTransactions);
-      const found = isGiven ? compute(commitment, body, details) : null;
-      const outcome = found === null ? 'incomplete' : found === given ? 'verified' : 'mismatched';
-      await settle(commitment, body, outcome, hasTransactions);
+      await settle(commitment, rootOutcome(commitment, compared, details), body.transactions.length > 0);
     }
     const { header } = compared;
     return { ...block, body: compared, eventCommitment: header?.event_commitment ?? block.eventCommitment };
   };
+}
+
+function outcomeOf(commitment: HeaderCommitment, { body, details }: FetchedBlock): CheckOutcome {
+  return commitment === 'block_hash'
+    ? hashOutcome(withCommitments(body, details))
+    : rootOutcome(commitment, body, details);
+}
+
+function hashOutcome(body: BlockBody): CheckOutcome {
+  const hash = blockHash(body);
+  if (hash === body.hash) return 'verified';
+  return hash !== null && !isIncomplete(body) ? 'mismatched' : 'incomplete';
+}
+
+function rootOutcome(
+  commitment: keyof typeof COMMITMENT_FIELDS,
+  body: BlockBody,
+  details: Details,
+): CheckOutcome {
+  const given = body.header?.[COMMITMENT_FIELDS[commitment]];
+  const isGiven = given !== undefined && (given !== ZERO_FELT || body.transactions.length === 0);
+  const found = isGiven ? compute(commitment, body, details) : null;
+  if (found === null) return 'incomplete';
+  return found === given ? 'verified' : 'mismatched';
 }
 
 const COMMITMENT_FIELDS = { transactions: 'transaction_commitment', receipts: 'receipt_commitment' } as const;

@@ -32,6 +32,7 @@ export function knownStore(known: readonly `${Commitment} ${string}`[] = []): Kn
           kind === commitment && outcome === 'verified' ? [version] : [],
         );
     },
+    versions: async () => [...new Set([...stored.keys()].map((key) => key.split(' ')[1] ?? ''))],
     lowest: async () => lowest,
     async add(counts) {
       for (const { commitment, version, outcome, blocks, from } of counts) {

@@ -10,10 +10,7 @@ import { independentBlockHash } from './block-hash.ts';
 
 const answer = z.object({ result: z.unknown() });
 
-/**
- * The first blocks of the simulated chain, each with the hash of its header instead of a made-up one: the contents of a block
- * do not depend on its hash.
- */
+/** The first blocks of the simulated chain. */
 export async function trueChain(options: {
   readonly blocks: number;
   readonly transfersPerBlock: number;
@@ -37,8 +34,7 @@ export async function trueChain(options: {
   };
   const bodies: BlockBody[] = [];
   try {
-    for (let height = 0; height < blocks; height += 1)
-      bodies.push(withTrueHash(await fetchBody(height), bodies.at(-1)?.hash ?? toFelt(0n)));
+    for (let height = 0; height < blocks; height += 1) bodies.push(await fetchBody(height));
   } finally {
     await node.close();
   }
@@ -48,7 +44,7 @@ export async function trueChain(options: {
   return { bodies, contracts: Object.fromEntries(contracts) };
 }
 
-/** The block on top of a parent. */
+/** A block that was changed or made by hand, with the hash of its header, on top of a parent. */
 export function withTrueHash(body: BlockBody, parent: Felt): BlockBody {
   const block = { ...body, parent_hash: parent };
   return { ...block, hash: toFelt(independentBlockHash(block)) };

@@ -1,9 +1,9 @@
-import { eventCommitment } from '../../../schemas/commitment/events.ts';
-import { toFelt } from '../../../schemas/felt.ts';
 import { createActors, sequencerAt, type Actors } from './actors.ts';
+import { createBlockHashes, type BlockHashes, type HashOptions } from './block-hashes.ts';
+import { commitmentsTo, hashOf, type Commitments, type HashedHeader } from './commitments.ts';
 import type { Density } from './draws.ts';
 import type { ForkTree } from './forks.ts';
-import { createIdCodec, feltOfWords, hexOf, idTags, mix, seedWord } from './hash.ts';
+import { createIdCodec, feltOfWords, idTags, mix, seedWord, type IdCodec } from './hash.ts';
 import type { SimTx } from './envelope.ts';
 import { renderGenesis } from './genesis.ts';
 import { renderTx, type Draft, type RenderContext, type TrueMalformed, type TrueTransfer } from './render.ts';
@@ -23,13 +23,21 @@ export type SimBlock = {
   malformed: readonly TrueMalformed[];
 };
 
+type MadeBlock = Omit<SimBlock, 'header' | 'counts'> & {
+  header: Omit<HashedHeader, keyof Counts>;
+  counts: Counts;
+};
+
+type Counts = Commitments &
+  Pick<HashedHeader, 'state_diff_commitment' | 'state_diff_length' | 'event_count' | 'transaction_count'>;
+
 export type BlockSource = {
   schedule: Schedule;
   actors: Actors;
   block(forkId: number, height: number): SimBlock;
-  hash(forkId: number, height: number): string;
-  /** Fork and height of a block hash. */
-  findBlock(hash: string): { fork: number; height: number } | null;
+  hashes: BlockHashes;
+  /** Makes blocks again: their timestamps have changed. */
+  forget(): void;
   /** The block of a fork that contains a transaction, and its index there. */
   findTx(forkId: number, hash: string, head: number): { block: SimBlock; index: number } | null;
 };
@@ -42,19 +50,27 @@ export type BlockOptions = {
   copiedTokens: number;
   tree: ForkTree;
   timestamp: (height: number) => number;
+  hashFile: HashOptions['file'];
 };
 
 const CACHED_BLOCKS = 32;
+/** Blocks are often served some time after their hash was computed. */
+const CACHED_COMMITMENTS = 4096;
 const GENESIS_SALT = 0x7fffffff;
+const STARKNET_VERSION = '0.14.1';
 
-/** Blocks as a pure function of (seed, options, forks), at any height and in any order. */
+/**
+ * Blocks as a pure function of (seed, options, forks), at any height and in any order. The hash of a block, which depends on all
+ * blocks below it, and the commitments in its header take most of the time of making it: both are computed when they are read.
+ */
 export function createBlockSource(options: BlockOptions): BlockSource {
   const { tree, density, copiedTokens } = options;
   const seed = seedWord(options.seed);
   const codec = createIdCodec(codecSeed(options));
   const actors = createActors(options.seed, codec);
   const schedule = createSchedule(seed, density, tree, tokenTable(copiedTokens));
-  const cache = new Map<string, SimBlock>();
+  const cache = createCache<MadeBlock>(CACHED_BLOCKS);
+  const commitments = createCache<Commitments>(CACHED_COMMITMENTS);
 
   const { contents, tokenOfNote } = schedule;
   const txHash = (plan: TxPlan) =>
@@ -69,10 +85,16 @@ export function createBlockSource(options: BlockOptions): BlockSource {
     txHash,
   };
 
-  const hash = (forkId: number, height: number) =>
-    codec.encode(idTags.block, height, tree.governing(forkId, height), 0);
+  const hashes = createBlockHashes({
+    tree,
+    file: options.hashFile,
+    hashOf({ fork, height }, parentHash) {
+      const { header, counts } = block(fork, height);
+      return hashOf({ ...header, ...counts }, parentHash);
+    },
+  });
 
-  function make(forkId: number, height: number): SimBlock {
+  function make(key: string, forkId: number, height: number): MadeBlock {
     const draft =
       height === 0
         ? renderGenesis(context, schedule, (index) =>
@@ -82,10 +104,15 @@ export function createBlockSource(options: BlockOptions): BlockSource {
     const { txs, transfers, malformed, events } = draft;
     const salt = tree.governing(forkId, height);
     const words = (n: number) => feltOfWords(seed, height, salt, n);
+    const committed = () => commitments.get(key, () => commitmentsTo(STARKNET_VERSION, txs));
     return {
       height,
-      hash: hash(forkId, height),
-      parentHash: height === 0 ? '0x0' : hash(forkId, height - 1),
+      get hash() {
+        return hashes.at(forkId, height);
+      },
+      get parentHash() {
+        return height === 0 ? '0x0' : hashes.at(forkId, height - 1);
+      },
       header: {
         block_number: height,
         new_root: words(11),
@@ -93,44 +120,64 @@ export function createBlockSource(options: BlockOptions): BlockSource {
         sequencer_address: actors.hex(sequencerAt(height)),
         ...gasPrices(mix(seed, height, salt, 1)),
       },
-      counts: countsOf(words, events, txs),
+      counts: countsOf(committed, words(15), events, txs.length),
       txs,
       transfers,
       malformed,
     };
   }
 
-  function block(forkId: number, height: number): SimBlock {
+  function block(forkId: number, height: number): MadeBlock {
     const key = `${tree.governing(forkId, height)}:${height}`;
-    const known = cache.get(key);
-    if (known !== undefined) return known;
-    const made = make(forkId, height);
-    remember(cache, key, made);
-    return made;
+    return cache.get(key, () => make(key, forkId, height));
   }
 
   return {
     schedule,
     actors,
     block,
-    hash,
-    findBlock(id) {
-      const parts = codec.decode(id);
-      return parts?.tag === idTags.block ? { fork: parts.b, height: parts.a } : null;
+    hashes,
+    forget: () => cache.clear(),
+    findTx: createTxFinder(codec, block),
+  };
+}
+
+function createTxFinder(codec: IdCodec, block: BlockSource['block']): BlockSource['findTx'] {
+  return (forkId, id, head) => {
+    const parts = codec.decode(id);
+    if (parts?.tag !== idTags.transaction) return null;
+    const origin = parts.b === GENESIS_SALT ? 0 : Math.floor(parts.a / 65536);
+    // A transaction is at the height it was drawn for, or one higher.
+    for (const height of [origin, origin + 1]) {
+      if (height > head) continue;
+      const found = block(forkId, height);
+      const index = found.txs.findIndex((tx) => tx.hash === id);
+      if (index !== -1) return { block: found, index };
+    }
+    return null;
+  };
+}
+
+function countsOf(
+  committed: () => Commitments,
+  stateDiff: string,
+  events: number,
+  transactions: number,
+): Counts {
+  return {
+    get transaction_commitment() {
+      return committed().transaction_commitment;
     },
-    findTx(forkId, id, head) {
-      const parts = codec.decode(id);
-      if (parts?.tag !== idTags.transaction) return null;
-      const origin = parts.b === GENESIS_SALT ? 0 : Math.floor(parts.a / 65536);
-      // A transaction is at the height it was drawn for, or one higher.
-      for (const height of [origin, origin + 1]) {
-        if (height > head) continue;
-        const found = block(forkId, height);
-        const index = found.txs.findIndex((tx) => tx.hash === id);
-        if (index !== -1) return { block: found, index };
-      }
-      return null;
+    get event_commitment() {
+      return committed().event_commitment;
     },
+    get receipt_commitment() {
+      return committed().receipt_commitment;
+    },
+    state_diff_commitment: stateDiff,
+    event_count: events,
+    transaction_count: transactions,
+    state_diff_length: events * 2 + 1,
   };
 }
 
@@ -143,10 +190,21 @@ function codecSeed({
   return [seed, slots, movesPerSlot, malformed].concat(copiedTokens === 0 ? [] : [copiedTokens]).join(':');
 }
 
-function remember(cache: Map<string, SimBlock>, key: string, block: SimBlock): void {
-  const oldest = cache.size < CACHED_BLOCKS ? undefined : cache.keys().next().value;
-  if (oldest !== undefined) cache.delete(oldest);
-  cache.set(key, block);
+/** Keeps the values that were made last. */
+function createCache<T>(size: number): { get(key: string, make: () => T): T; clear(): void } {
+  const values = new Map<string, T>();
+  return {
+    get(key, make) {
+      const known = values.get(key);
+      if (known !== undefined) return known;
+      const made = make();
+      const oldest = values.size < size ? undefined : values.keys().next().value;
+      if (oldest !== undefined) values.delete(oldest);
+      values.set(key, made);
+      return made;
+    },
+    clear: () => values.clear(),
+  };
 }
 
 function draftOf(context: RenderContext, schedule: Schedule, forkId: number, height: number): Draft {
@@ -156,42 +214,7 @@ function draftOf(context: RenderContext, schedule: Schedule, forkId: number, hei
   return draft;
 }
 
-function countsOf(
-  words: (n: number) => string,
-  events: number,
-  txs: readonly SimTx[],
-): Record<string, unknown> {
-  let commitment: string | null = null;
-  return {
-    transaction_commitment: words(12),
-    /** When the header is served: it takes most of the time of making a block. */
-    get event_commitment() {
-      return (commitment ??= commitmentTo(txs));
-    },
-    receipt_commitment: words(14),
-    state_diff_commitment: words(15),
-    event_count: events,
-    transaction_count: txs.length,
-    state_diff_length: events * 2 + 1,
-  };
-}
-
-function commitmentTo(txs: readonly SimTx[]): string {
-  const felt = (hex: string) => toFelt(BigInt(hex));
-  const root = eventCommitment(
-    txs.map(({ hash, events }) => ({
-      hash: felt(hash),
-      events: events.map(({ from_address, keys, data }) => ({
-        from_address: felt(from_address),
-        keys: keys.map(felt),
-        data: data.map(felt),
-      })),
-    })),
-  );
-  return hexOf(BigInt(root));
-}
-
-function gasPrices(chance: number): Record<string, unknown> {
+function gasPrices(chance: number) {
   const price = 0x3b9aca00 + (chance % 0x3b9aca00);
   return {
     l1_gas_price: {
@@ -199,8 +222,8 @@ function gasPrices(chance: number): Record<string, unknown> {
       price_in_wei: `0x${price.toString(16)}`,
     },
     l1_data_gas_price: { price_in_fri: '0x5645', price_in_wei: '0x1' },
-    l1_da_mode: 'BLOB',
-    starknet_version: '0.14.1',
+    l1_da_mode: 'BLOB' as const,
+    starknet_version: STARKNET_VERSION,
     l2_gas_price: { price_in_fri: '0xb2d05e00', price_in_wei: '0x21299' },
   };
 }

@@ -61,19 +61,21 @@ export type SimulatedChain = {
   watch(onChange: () => void): () => void;
 };
 
+/** Raised when the same options give other blocks: a stored chain would change its hashes. */
+const VERSION = 2;
+
 /** One chain with a head, a canonical fork and a height accepted on L1; the seed determines everything else. */
 export function createChain(options: ChainOptions): SimulatedChain {
   const seed = seedWord(options.seed);
-  const { slots, movesPerSlot, malformed, copiedTokens, blockSeconds } = options;
-  const identity = [options.seed, slots, movesPerSlot, malformed, blockSeconds]
-    .concat(copiedTokens === 0 ? [] : [copiedTokens])
-    .join(':');
-  const stored = options.stateFile === undefined ? null : readState(options.stateFile, identity);
+  const { slots, movesPerSlot, blockSeconds, stateFile } = options;
+  const identity = identityOf(options);
+  const stored = stateFile === undefined ? null : readState(stateFile, identity);
   const state = stored ?? initialState(identity, options);
 
   const tree = createForkTree(seed, state.forks);
   const density = { slots, movesPerSlot };
-  const source = createBlockSource({ ...options, density, tree, timestamp });
+  const hashFile = stateFile === undefined ? null : { path: `${stateFile}.hashes`, isNew: stored === null };
+  const source = createBlockSource({ ...options, density, tree, timestamp, hashFile });
   const balances = createBalances(source, tree);
 
   const changes = createSignal();
@@ -125,6 +127,7 @@ export function createChain(options: ChainOptions): SimulatedChain {
     if (behind <= blockSeconds) return;
     const seconds = (state.offsets.at(-1)?.seconds ?? 0) + behind;
     state.offsets.push({ from: state.head + 1, seconds: Math.floor(seconds) });
+    source.forget();
     save();
   }
 
@@ -152,6 +155,19 @@ export function createChain(options: ChainOptions): SimulatedChain {
     catchUp,
     watch: changes.watch,
   };
+}
+
+function identityOf({
+  seed,
+  slots,
+  movesPerSlot,
+  malformed,
+  blockSeconds,
+  copiedTokens,
+}: ChainOptions): string {
+  return [`v${VERSION}`, seed, slots, movesPerSlot, malformed, blockSeconds]
+    .concat(copiedTokens === 0 ? [] : [copiedTokens])
+    .join(':');
 }
 
 function createSignal(): { emit(): void; readonly watch: SimulatedChain['watch'] } {

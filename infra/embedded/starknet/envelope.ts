@@ -13,6 +13,20 @@ export type SimTx = {
   events: RawEvent[];
 };
 
+/** A transaction with what a block commits to of it. */
+export type CommittedTx = SimTx & {
+  transaction: { signature?: string[] };
+  receipt: {
+    actual_fee: Fee;
+    execution_status: 'SUCCEEDED' | 'REVERTED';
+    revert_reason?: string;
+    messages_sent: { from_address: string; to_address: string; payload: string[] }[];
+    execution_resources: { l1_gas: number; l2_gas: number; l1_data_gas: number };
+  };
+};
+
+type Fee = { amount: string; unit: 'WEI' | 'FRI' };
+
 export const bridgeHex = '0x73314940630fd6dcda0d772d4c972c4e0a9946bef9dabf4ef84eda8ef542b82';
 export const poolHex = '0x4d0390b777b424e43839cd1e744799f3de6c176c7e32c1812a41dbd9c19db6a';
 
@@ -34,10 +48,11 @@ export function envelope(
   hash: string,
   fee: bigint,
   events: RawEvent[],
-): SimTx {
+): CommittedTx {
   const words = (n: number) => feltOfWords(context.seed, chance, plan.origin, n);
   const sender = context.actors.hex(plan.sender);
-  const done = plan.kind === 'reverted' ? revertedAs(plan, sender) : { execution_status: 'SUCCEEDED' };
+  const done =
+    plan.kind === 'reverted' ? revertedAs(plan, sender) : { execution_status: 'SUCCEEDED' as const };
   const { transaction, receipt } = bodyOf(plan, { sender, words, chance, fee, events });
   return {
     hash,
@@ -48,7 +63,10 @@ export function envelope(
       transaction_hash: hash,
       actual_fee: { amount: hexOf(fee), unit: plan.feeToken === ETH ? 'WEI' : 'FRI' },
       ...done,
-      messages_sent: [],
+      messages_sent:
+        plan.kind === 'quiet' && chance % 2 === 0
+          ? [{ from_address: bridgeHex, to_address: words(10).slice(0, 42), payload: [words(11), '0x0'] }]
+          : [],
       events,
       execution_resources: {
         l1_gas: 0,
@@ -60,7 +78,10 @@ export function envelope(
   };
 }
 
-type Body = { transaction: Record<string, unknown>; receipt?: Record<string, unknown> };
+type Body = {
+  transaction: Record<string, unknown> & CommittedTx['transaction'];
+  receipt?: { contract_address?: string; message_hash?: string; actual_fee?: Fee };
+};
 
 /** The transaction of each kind, and what its receipt has besides the usual fields. */
 function bodyOf(
@@ -129,7 +150,7 @@ function bodyOf(
 
 export const accountClassHash = '0x36078334509b514626504edc9fb252328d1a240e4e948bef8d0c08dff45927f';
 
-function revertedAs(plan: TxPlan, sender: string): Record<string, string> {
+function revertedAs(plan: TxPlan, sender: string) {
   const reason = `Transaction execution has failed:\n0: Error in the called contract (contract address: ${sender}):\nExecution failed. Failure reason: ("u256_sub Overflow") at slot ${plan.slot}.`;
-  return { execution_status: 'REVERTED', revert_reason: reason };
+  return { execution_status: 'REVERTED' as const, revert_reason: reason };
 }

@@ -1,6 +1,7 @@
 import { ACTORS, NOBODY, SEQUENCERS } from './actors.ts';
 import { feltOfWords, hexOf, item } from './hash.ts';
 import { encodeEvent, type RawEvent } from './layouts.ts';
+import type { CommittedTx } from './envelope.ts';
 import type { Draft, RenderContext, TrueTransfer } from './render.ts';
 import { FEE_ENDOWMENTS, type Schedule } from './schedule.ts';
 import { ETH, layoutOf, type Token } from './tokens.ts';
@@ -76,7 +77,7 @@ function genesisTx(
   sender: string,
   token: string,
   events: RawEvent[],
-) {
+): CommittedTx {
   return {
     hash,
     events,

@@ -64,7 +64,7 @@ export function hexOf(value: bigint): string {
   return `0x${value.toString(16)}`;
 }
 
-export const idTags = { block: 1, transaction: 2, account: 3 } as const;
+export const idTags = { transaction: 2, account: 3 } as const;
 type IdTag = (typeof idTags)[keyof typeof idTags];
 
 /** The content of an id: `a` is below 2^48, `b` and `c` below 2^32. */
@@ -78,8 +78,7 @@ export type IdCodec = {
 const CHECK = 0xa5;
 
 /**
- * Hashes that can be decoded: 15 bytes of a sha256 checksum, then the content as 16 enciphered bytes. So a block or
- * transaction is found by its hash without an index, at any height and after a restart.
+ * Hashes that can be decoded: 15 bytes of a sha256 checksum, then the content as 16 enciphered bytes. So a transaction is found by its hash without an index, at any height and after a restart.
  */
 export function createIdCodec(seed: string): IdCodec {
   const key = sha256(`ids:${seed}`).subarray(0, 16);

@@ -1,6 +1,7 @@
 import type { SimBlock } from './blocks.ts';
 import type { SimulatedChain } from './chain.ts';
 import { createContracts, type Contracts } from './contracts.ts';
+import { hexOf } from './hash.ts';
 import { rpcErrors, type BlockId } from './protocol.ts';
 
 /** The chain as the JSON-RPC methods read it. */
@@ -27,7 +28,7 @@ export function simulatedLedger(
     at: (height) => (height < 0 || height > head() ? null : chain.block(height, fork())),
     pending: () => chain.block(head() + 1, fork()),
     heightOf(hash) {
-      const found = chain.source.findBlock(hash);
+      const found = chain.source.hashes.find(hexOf(BigInt(hash)));
       if (found === null || found.height > head()) return null;
       return chain.tree.governing(fork(), found.height) === found.fork ? found.height : null;
     },

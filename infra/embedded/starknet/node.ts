@@ -70,6 +70,8 @@ export async function startSimulatedNode(
   options: NodeOptions,
 ): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
   const chain = createChain(chainOptionsOf(options));
+  // So that no call waits for the hashes of all blocks.
+  chain.source.hashes.at(chain.fork(), chain.head());
   const ledger = simulatedLedger(chain);
   const rpc = createRpc({ ledger, chainId: SIM_CHAIN_ID, eventScan: EVENT_SCAN_BLOCKS });
   const server = await serveOnLoopback(createRpcListener(rpc), options.port);

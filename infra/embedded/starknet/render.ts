@@ -1,6 +1,6 @@
 import type { Actors } from './actors.ts';
 import { NOBODY } from './actors.ts';
-import { bridgeHex, envelope, poolHex, type SimTx } from './envelope.ts';
+import { bridgeHex, envelope, poolHex, type CommittedTx } from './envelope.ts';
 import { hexOf, item, mix } from './hash.ts';
 import { encodeEvent, type Layout, type Movement, type RawEvent } from './layouts.ts';
 import { malformedEvent } from './malformed.ts';
@@ -36,7 +36,12 @@ export type TrueTransfer = {
 /** A malformed event, which a decoder must reject. */
 export type TrueMalformed = { block: number; position: number; token: bigint; kind: string };
 
-export type Draft = { txs: SimTx[]; transfers: TrueTransfer[]; malformed: TrueMalformed[]; events: number };
+export type Draft = {
+  txs: CommittedTx[];
+  transfers: TrueTransfer[];
+  malformed: TrueMalformed[];
+  events: number;
+};
 
 export type RenderContext = {
   seed: number;

@@ -166,6 +166,7 @@ test('counts of comparisons add up, and what was verified is known to hold by ve
   ]);
   expect(await counts.held('block_hash')).toEqual(['0.13.4', '0.14.1']);
   expect(await counts.held('receipts')).toEqual(['0.14.1']);
+  expect(await counts.versions()).toEqual(['0.13.4', '0.14.1', '0.15.0']);
   expect(await counts.lowest()).toBe(3);
   const { rows } = await pool.query(
     `SELECT blocks, from_height, to_height FROM tds.commitment_checks

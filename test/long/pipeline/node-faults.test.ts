@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
+import { layoutNames } from '../../../infra/embedded/starknet/layouts.ts';
 import type { Fault } from '../../support/starknet/faults.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -55,6 +56,48 @@ describe('the ingester at the head', () => {
     expect(await differences(world)).toEqual([]);
   });
 
+  test.each<[string, Fault, string]>([
+    ['changes fees', { kind: 'changed-fee' }, 'its receipts do not match'],
+    ['changes signatures', { kind: 'changed-signature' }, 'its transactions do not match'],
+    [
+      'changes why transactions were reverted',
+      { kind: 'changed-revert-reason' },
+      'its receipts do not match',
+    ],
+    [
+      'names a Starknet version that there is not',
+      { kind: 'changed-header', data: { starknet_version: '0.99.0' } },
+      'its header does not have its hash',
+    ],
+    ...['timestamp', 'new_root', 'state_diff_commitment', 'receipt_commitment', 'block_hash'].map(
+      (field): [string, Fault, string] => [
+        `changes the ${field} of a header`,
+        { kind: 'changed-header', data: { [field]: field === 'timestamp' ? 1_700_000_000 : '0x1234' } },
+        'its header does not have its hash',
+      ],
+    ),
+  ])('refuses one block of a node that %s, and recovers', async (_, fault, reason) => {
+    const before = world.node.ledger.head();
+    const isReverted = (height: number): boolean =>
+      world.node.chain?.block(height).txs.some(({ receipt }) => 'revert_reason' in receipt) === true;
+    let lie = before + 5;
+    while (!isReverted(lie)) lie += 1;
+    const heights = { from: lie, to: lie };
+    world.node.control({ command: 'fault', fault: { ...fault, methods: BLOCKS, heights } });
+    world.node.control({ command: 'advance', blocks: lie + 5 - before });
+    await until('the alarm', async () => {
+      const { rows } = await world.pool.query<{ detail: string }>(
+        "SELECT detail FROM tds.alarms WHERE name = 'ingest.failing:live'",
+      );
+      return rows[0]?.detail.startsWith(`BLOCK_MISMATCHED: block ${lie}: ${reason}`) === true;
+    });
+    expect((await published(world)).top).toBeLessThan(lie);
+    world.node.control({ command: 'clearFaults' });
+    await world.indexed(lie + 5);
+    expect(await published(world)).toEqual({ top: lie + 5, reverts: 0 });
+    expect(await differences(world)).toEqual([]);
+  });
+
   test('recovers from all of these faults while the chain grows and forks', async () => {
     const kinds = [
       'http429',
@@ -87,7 +130,7 @@ test('finds out a node that lies about one block in fifty, from the first block 
       const heights = { from: height, to: height };
       world.node.control({ command: 'fault', fault: { kind, methods: BLOCKS, heights, times: 3 } });
     }
-    world.start();
+    const ingester = world.start();
     await world.indexed(500);
     await until('backfill', async () => {
       const { rows } = await world.pool.query(
@@ -99,6 +142,21 @@ test('finds out a node that lies about one block in fifty, from the first block 
     const messages = await world.read(topics.chainBlocks);
     expect(messages).toHaveLength(501);
     expect(messages.filter(({ block }) => block.event_check !== 'verified')).toEqual([]);
+    const transfers = messages.flatMap(({ block }) => world.node.transfersAt(block.height));
+    expect([...new Set(transfers.map(({ layout }) => layout))].toSorted()).toEqual(
+      [...layoutNames].toSorted(),
+    );
+    await ingester.stop();
+    const { rows } = await world.pool.query(
+      "SELECT commitment, outcome, blocks >= 501 AS are_all FROM tds.commitment_checks WHERE outcome != 'refused' ORDER BY 1, 2",
+    );
+    expect(rows).toEqual(
+      ['block_hash', 'events', 'receipts', 'transactions'].map((commitment) => ({
+        commitment,
+        outcome: 'verified',
+        are_all: true,
+      })),
+    );
     expect(world.node.faults.list().filter(({ struck }) => struck === 0)).toEqual([]);
   } finally {
     await world.close();

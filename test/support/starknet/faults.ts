@@ -23,6 +23,9 @@ export const faultSchema = z.object({
     'uncounted-event', // one event missing, and the count lowered
     'changed-event', // another value in one event
     'changed-fee', // another fee of every transaction
+    'changed-signature', // of every transaction
+    'changed-revert-reason', // of every reverted transaction
+    'changed-header', // the fields in `data`
     'swapped-events', // two events of a transaction in the other order
     'missing-transactions', // one transaction missing, under the full count
     'wrong-parent', // a parent hash that no block has
@@ -168,7 +171,10 @@ function spoil(result: unknown, strikes: readonly Strike[]): unknown {
     if (fault.kind === 'wrong-parent') spoilt = { ...spoilt, parent_hash: '0xbad' };
     if (fault.kind === 'missing-transactions')
       spoilt = { ...spoilt, transactions: transactions.slice(0, -1) };
-    if (fault.kind === 'changed-fee') spoilt = { ...spoilt, transactions: transactions.map(withOtherFee) };
+    if (fault.kind === 'changed-header') spoilt = { ...spoilt, ...z.looseObject({}).parse(fault.data) };
+    const change = transactionEdits[fault.kind];
+    if (change !== undefined)
+      spoilt = { ...spoilt, transactions: transactions.map((tx) => change(withReceipt.parse(tx))) };
     const edit = eventEdits[fault.kind];
     if (edit !== undefined) spoilt = { ...spoilt, transactions: editEvents(transactions, edit) };
     if (fault.kind === 'uncounted-event') spoilt = { ...spoilt, event_count: (spoilt.event_count ?? 0) - 1 };
@@ -180,12 +186,24 @@ const blockLike = z.looseObject({ transactions: z.array(z.unknown()), event_coun
 const rawEvent = z.object({ from_address: z.string(), keys: z.array(z.string()), data: z.array(z.string()) });
 const withEvents = z.looseObject({ receipt: z.looseObject({ events: z.array(rawEvent).min(1) }) });
 
-const withReceipt = z.looseObject({ receipt: z.looseObject({}) });
+const withReceipt = z.looseObject({ transaction: z.looseObject({}), receipt: z.looseObject({}) });
 
-function withOtherFee(transaction: unknown): unknown {
-  const { receipt, ...rest } = withReceipt.parse(transaction);
-  return { ...rest, receipt: { ...receipt, actual_fee: { amount: '0x1234', unit: 'FRI' } } };
-}
+const transactionEdits: Partial<
+  Record<Fault['kind'], (transaction: z.infer<typeof withReceipt>) => unknown>
+> = {
+  'changed-fee': ({ receipt, ...rest }) => ({
+    ...rest,
+    receipt: { ...receipt, actual_fee: { amount: '0x1234', unit: 'FRI' } },
+  }),
+  'changed-signature': ({ transaction, ...rest }) => ({
+    ...rest,
+    transaction: 'signature' in transaction ? { ...transaction, signature: ['0x1', '0x2'] } : transaction,
+  }),
+  'changed-revert-reason': ({ receipt, ...rest }) => ({
+    ...rest,
+    receipt: 'revert_reason' in receipt ? { ...receipt, revert_reason: 'out of gas' } : receipt,
+  }),
+};
 
 type EditEvents = (events: readonly z.infer<typeof rawEvent>[]) => unknown[];
 

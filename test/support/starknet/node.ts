@@ -63,6 +63,8 @@ export async function createSimulatedNode(options: NodeOptions = {}): Promise<Si
       : recordedLedger(readRecorded(recorded));
   const prepared =
     chain === null || preparedDir === undefined ? null : await openPrepared(preparedDir, chain, ledger);
+  // So that no call waits for the hashes of all blocks.
+  chain?.source.hashes.at(chain.fork(), chain.head());
 
   const runOn = (from: Ledger): RunCall =>
     speakSpec(specVersion, createRpc({ ledger: from, chainId: SIM_CHAIN_ID, eventScan }));

@@ -15,6 +15,7 @@ const counts = z.record(z.string(), z.number());
 const indexSchema = z.object({
   identity: z.string(),
   offsets: z.array(z.number()),
+  hashes: z.array(z.string()),
   truth: z.object({
     from: z.number(),
     to: z.number(),
@@ -42,13 +43,8 @@ export type Prepared = {
  */
 export async function openPrepared(dir: string, chain: ScriptedChain, ledger: Ledger): Promise<Prepared> {
   const head = chain.head();
-  const first = ledger.at(Math.min(head, 1));
-  // A block's hash depends on seed and density, its timestamp on the other options that appear in the JSON. A file of
-  // another program may have other commitments.
-  const { timestamp, event_commitment } = { ...first?.header, ...first?.counts };
-  const identity = sha256(
-    `${chain.block(head).hash}:${String(timestamp)}:${String(event_commitment)}:${head}`,
-  )
+  // The hash of block 1 depends on everything but the length. A file of another program may have other hashes.
+  const identity = sha256(`${chain.block(Math.min(head, 1)).hash}:${head}`)
     .toString('hex')
     .slice(0, 24);
   const dataFile = join(dir, `${identity}.blocks`);
@@ -57,6 +53,7 @@ export async function openPrepared(dir: string, chain: ScriptedChain, ledger: Le
   chain.setL1(head);
   const index =
     readIndex(indexFile, identity) ?? (await generate(dataFile, indexFile, identity, ledger, head));
+  for (const [height, hash] of index.hashes.entries()) chain.source.hashes.keep({ fork: 0, height }, hash);
   const file = await open(dataFile, 'r');
   return {
     truth: index.truth,
@@ -107,6 +104,7 @@ async function generate(
 ): Promise<Index> {
   const truth = emptyTruth(0);
   const offsets = [0];
+  const hashes: string[] = [];
   const file = await open(dataFile, 'w');
   let parts: Buffer[] = [];
   let size = 0;
@@ -125,11 +123,12 @@ async function generate(
     size += json.length;
     end += json.length;
     offsets.push(end);
+    hashes.push(block.hash);
     if (size > 8 * 1024 * 1024) await flush();
   }
   await flush();
   await file.close();
-  const index: Index = { identity, offsets, truth };
+  const index: Index = { identity, offsets, hashes, truth };
   // Written last: without an index the blocks are generated again.
   writeFileSync(`${indexFile}.next`, JSON.stringify(index));
   renameSync(`${indexFile}.next`, indexFile);

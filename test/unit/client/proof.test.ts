@@ -154,13 +154,4 @@ describe('verifyProof', () => {
   ])('refuses what is no proof', async (given) => {
     expect(await reasonOf(given as unknown as TransferProof)).toBe('format');
   });
-
-  it('leaves the hash of the block unchecked only where it is told to', async () => {
-    const changed = { ...proof, block: { ...block, hash: '0x1' } };
-    await expect(verifyProof(changed, {})).rejects.toThrow('another hash');
-    expect(await verifyProof(changed, { blockHash: 'unchecked' })).toEqual({
-      number: 3_100_000,
-      hash: '0x1',
-    });
-  });
 });

@@ -48,9 +48,25 @@ test('passes blocks of another hash until one of their version has matched, and 
   expect(await outcomes([fetched(4, false)], { store })).toEqual([REFUSED]);
 });
 
-test('passes blocks of a version of which none has matched', async () => {
-  const blocks = [fetched(0, true), fetched(1, false, '0.15.0'), fetched(2, false)];
-  expect(await outcomes(blocks)).toEqual(['passed', 'passed', REFUSED]);
+test('refuses a block of a version of which none has matched unless the blocks beside it confirm it', async () => {
+  const wrong = (height: number, version: string) => fetched(height, false, version);
+  const right = (height: number, version = '0.14.1') => fetched(height, true, version);
+  // The next block names an older version, or the one below a newer one.
+  for (const version of ['0.99.0', 'v0.14.1', '0.14.2', '0.14.0'])
+    expect(await outcomes([right(0), wrong(1, version), right(2)])).toEqual(['passed', REFUSED, 'passed']);
+  // Another block of the version matches.
+  const store = knownStore(['block_hash 0.14.1']);
+  expect(await outcomes([wrong(0, '0.15.0'), right(1, '0.15.0')], { store })).toEqual([REFUSED, 'passed']);
+  // A version that hashes otherwise, before and after there is a next block.
+  const changed = [right(0), wrong(1, '0.15.0')];
+  expect(await outcomes(changed)).toEqual(['passed', REFUSED]);
+  const longer = [...changed, wrong(2, '0.15.0'), wrong(3, '0.15.0')];
+  expect(await outcomes(longer)).toEqual(['passed', 'passed', 'passed', 'passed']);
+  expect(await outcomes([right(0), wrong(1, '0.15.0'), right(2, '0.16.0')])).toEqual([
+    'passed',
+    'passed',
+    'passed',
+  ]);
 });
 
 test('passes blocks of a version that hashes otherwise', async () => {
@@ -118,6 +134,25 @@ test('reads what holds once in sixteen blocks of another hash', async () => {
     { store },
   );
   expect(store.reads('block_hash')).toBe(3);
+});
+
+test('counts a bounded number of versions each on their own, also after a restart', async () => {
+  const store = knownStore();
+  const versionsOf = (blocks: number, isTrue: boolean, digit: number): FetchedBlock[] =>
+    Array.from({ length: blocks }, (_, height) => fetched(height, isTrue, `1.${digit}.${height}`));
+  for (const digit of [0, 1]) await outcomes(versionsOf(300, false, digit), { store });
+  await outcomes([fetched(0, false, `9.${'9'.repeat(40)}`)], { store });
+  expect((await store.versions()).length).toBe(101);
+  expect(store.stored.get('block_hash other mismatched')).toBe(500);
+  expect(store.stored.get('block_hash other incomplete')).toBe(1);
+  // What was verified has room of its own.
+  expect(await outcomes([fetched(0, true, '2.0.0'), fetched(1, false, '2.0.0')], { store })).toEqual([
+    'passed',
+    REFUSED,
+  ]);
+  for (const digit of [3, 4]) await outcomes(versionsOf(300, true, digit), { store });
+  // With `other`, which a process that starts later takes for one of them.
+  expect((await store.versions()).length).toBe(500);
 });
 
 const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -208,7 +208,7 @@ describe('a simulated chain', () => {
   });
 
   test('scripted reorgs occur at the given rate, above L1 and within the given depth', () => {
-    const chain = chainOf({ reorgs: { every: 40, maxDepth: 5 } });
+    const chain = chainOf({ reorgs: { every: 40, maxDepth: 5 }, slots: 3 });
     for (let i = 0; i < 1000; i++) chain.tick();
     const forks = chain.tree.list().slice(1);
     expect(forks.length).toBeGreaterThan(15);
@@ -260,6 +260,31 @@ describe('a stored chain', () => {
     const third = chainOf({ ...start, now: () => 1_700_100_004 });
     third.catchUp();
     expect(third.block(11)).toEqual(second.block(11));
+  });
+
+  test('computes no hash again that was computed, and finds blocks by it', () => {
+    const file = stateFile();
+    const first = chainOf({ stateFile: file });
+    first.reorg({ depth: 3, length: 4 });
+    const known = hashes(first, 0, 201);
+    // As after a crash in the middle of a write.
+    appendFileSync(`${file}.hashes`, '1 202 0xdead');
+    const second = chainOf({ stateFile: file });
+    expect(second.source.hashes.find(item(known, 7))).toEqual({ fork: 0, height: 7 });
+    expect(second.source.hashes.find(item(known, 199))).toEqual({ fork: 1, height: 199 });
+    expect(hashes(second, 0, 201)).toEqual(known);
+    expectLinked(second, 190, 201);
+    second.advance();
+    const { hash } = second.block(202);
+    expect(chainOf({ stateFile: file }).block(202).hash).toBe(hash);
+  });
+
+  test('dates a block that was pre-confirmed before a pause to the time after it', () => {
+    const chain = chainOf({ genesisTime: 1_700_000_000, now: () => 1_700_100_000 });
+    expect(chain.block(201).header['timestamp']).toBe(1_700_000_402);
+    chain.catchUp();
+    chain.advance();
+    expect(chain.block(201).header['timestamp']).toBe(1_700_100_000);
   });
 
   test('is rejected with the file name if it has another seed or is invalid', () => {

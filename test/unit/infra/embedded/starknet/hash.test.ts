@@ -15,10 +15,10 @@ describe('ids', () => {
 
   test('are decoded to their content, and are felts without leading zeros', () => {
     for (let height = 0; height < 3000; height += 7) {
-      const id = codec.encode(idTags.block, height, height * 3, 0xffffffff);
+      const id = codec.encode(idTags.account, height, height * 3, 0xffffffff);
       expect(id).toMatch(/^0x[1-9a-f][0-9a-f]*$/);
       expect(BigInt(id)).toBeLessThan(1n << 251n);
-      expect(codec.decode(id)).toEqual({ tag: idTags.block, a: height, b: height * 3, c: 0xffffffff });
+      expect(codec.decode(id)).toEqual({ tag: idTags.account, a: height, b: height * 3, c: 0xffffffff });
     }
   });
 

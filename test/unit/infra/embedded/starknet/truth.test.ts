@@ -1,13 +1,19 @@
+import { hash } from 'starknet';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { z } from 'zod';
 
 import { createChain, type SimulatedChain } from '../../../../../infra/embedded/starknet/chain.ts';
 import type { SimBlock } from '../../../../../infra/embedded/starknet/blocks.ts';
 import { simulatedLedger } from '../../../../../infra/embedded/starknet/ledger.ts';
+import { item } from '../../../../../infra/embedded/starknet/hash.ts';
 import { layoutNames } from '../../../../../infra/embedded/starknet/layouts.ts';
 import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
+import { blockWithReceipts } from '../../../../../infra/embedded/starknet/rpc.ts';
 import { selectors } from '../../../../../infra/embedded/starknet/selectors.ts';
 import { tokenAt, tokenTable, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
-import { independentCommitment } from '../../../../support/event-commitment.ts';
+import { parseBlockWithReceipts } from '../../../../../pipeline/node/parse.ts';
+import { independentBlockHash } from '../../../../support/block-hash.ts';
+import { independentCommitment, independentRoot } from '../../../../support/event-commitment.ts';
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
@@ -24,6 +30,41 @@ function grown(malformed: number): SimulatedChain {
   const chain = createChain({ ...options, reorgs: { every: 60, maxDepth: 12 } });
   while (chain.head() < HEAD) chain.tick();
   return chain;
+}
+
+const committedPairs = z.array(
+  z.object({
+    transaction: z.object({ signature: z.array(z.string()).optional() }),
+    receipt: z.object({
+      transaction_hash: z.string(),
+      actual_fee: z.object({ amount: z.string() }),
+      revert_reason: z.string().optional(),
+      messages_sent: z.array(
+        z.object({ from_address: z.string(), to_address: z.string(), payload: z.array(z.string()) }),
+      ),
+      execution_resources: z.object({ l1_gas: z.number(), l1_data_gas: z.number() }),
+    }),
+  }),
+);
+
+/** What the receipt of a transaction is hashed from. */
+function receiptLeaf(receipt: z.infer<typeof committedPairs>[number]['receipt']) {
+  const { transaction_hash, actual_fee, messages_sent, revert_reason, execution_resources } = receipt;
+  const messages = messages_sent.flatMap(({ from_address, to_address, payload }) => [
+    from_address,
+    to_address,
+    payload.length,
+    ...payload,
+  ]);
+  return [
+    transaction_hash,
+    actual_fee.amount,
+    hash.computePoseidonHashOnElements([messages_sent.length, ...messages]),
+    revert_reason === undefined ? 0 : hash.starknetKeccak(revert_reason),
+    0,
+    execution_resources.l1_gas,
+    execution_resources.l1_data_gas,
+  ];
 }
 
 let chain: SimulatedChain;
@@ -45,11 +86,37 @@ describe('a chain of 3,000 blocks with forks', () => {
     }
   });
 
-  test('has the commitment to its events in its headers', () => {
-    const sample = blocks.filter(({ height }) => [1, 2, 500, 2999].includes(height));
-    expect(sample).toHaveLength(4);
-    for (const { counts, txs } of sample)
-      expect(BigInt(String(counts['event_commitment']))).toBe(independentCommitment(txs));
+  test('has its true commitments and hashes in its headers', () => {
+    const has = (is: (tx: SimBlock['txs'][number]) => boolean) =>
+      blocks.findIndex(({ txs, height }) => height > 0 && txs.some(is));
+    const sample = [
+      0,
+      1,
+      500,
+      has(({ transaction }) => transaction['type'] === 'L1_HANDLER'),
+      has(({ receipt }) => receipt['execution_status'] === 'REVERTED'),
+      has(({ receipt }) => JSON.stringify(receipt['messages_sent']) !== '[]'),
+    ];
+    for (const height of sample) {
+      const block = item(blocks, height);
+      const given = blockWithReceipts({ block, status: 'ACCEPTED_ON_L2' });
+      const pairs = committedPairs.parse(given['transactions']);
+      const roots = {
+        transaction_commitment: independentRoot(
+          pairs.map(({ transaction, receipt }) => [
+            receipt.transaction_hash,
+            ...(transaction.signature ?? []),
+          ]),
+        ),
+        event_commitment: independentCommitment(block.txs),
+        receipt_commitment: independentRoot(pairs.map(({ receipt }) => receiptLeaf(receipt))),
+      };
+      for (const [name, root] of Object.entries(roots))
+        expect(BigInt(String(given[name])), `${name} of ${height}`).toBe(root);
+      const { body } = parseBlockWithReceipts(given, 1);
+      expect(BigInt(block.hash)).toBe(independentBlockHash(body));
+      expect(block.parentHash).toBe(height === 0 ? '0x0' : item(blocks, height - 1).hash);
+    }
   });
 
   test('uses every layout within 1,000 blocks', () => {
