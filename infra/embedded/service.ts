@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 import { AppError } from '../../schemas/errors.ts';
-import { sleep } from '../lifecycle.ts';
+import { sleep, withTimeout } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 import { awaitEarlierExit, writeMarks } from './processes.ts';
 
@@ -167,8 +167,8 @@ async function untilReady(spec: ServiceSpec, exited: Promise<Exit>): Promise<voi
 async function stopProgram(spec: ServiceSpec, child: ChildProcess, exited: Promise<Exit>): Promise<void> {
   child.kill(spec.watch === 'guard' ? 'SIGTERM' : spec.program.stopSignal);
   // The guard sends SIGKILL itself; this is for a guard or program that hangs.
-  const timeout = sleep(spec.program.graceMs + (spec.watch === 'guard' ? 1000 : 0)).then(() => 'late');
-  if ((await Promise.race([exited, timeout])) === 'late') {
+  const ms = spec.program.graceMs + (spec.watch === 'guard' ? 1000 : 0);
+  if ((await withTimeout(exited, ms, null)) === null) {
     child.kill('SIGKILL');
     await awaitEarlierExit(spec.pidFile, 500);
     return;
