@@ -26,6 +26,7 @@ const otherVariables = [
   'AWS_ENDPOINT_URL_S3',
   'TDS_URL',
   'TDS_KEY',
+  'NODE_URL',
 ];
 
 const textOf = (page: string): string => readFileSync(page, 'utf8');
