@@ -20,6 +20,8 @@ export interface PassPorts {
 export interface PassResult {
   /** Blocks that were derived. 0: there was nothing to derive yet. */
   readonly derived: number;
+  /** Due blocks that could have been derived and were left to the next pass. */
+  readonly left: number;
   /** Due blocks whose sources have not read them. */
   readonly waiting: number;
   /** Blocks keep being marked, as in a backfill. */
@@ -59,9 +61,11 @@ export async function planPass({ deferred }: DeferredProjection, ports: PassPort
   const marks = await dueBlocks(clickhouse, table(deferred.due), MARKS);
   const ready = marks.filter((mark) => offsetOfMark(mark) < readUpTo(partitionOfHeight(mark.height)));
   const pass = ready.length === 0 ? 0 : await number();
+  const plan = ready.length === 0 ? null : await deferred.plan(ready, { clickhouse, table, newestTime });
   return {
-    plan: ready.length === 0 ? null : await deferred.plan(ready, { clickhouse, table, newestTime }),
+    plan,
     pass,
+    left: plan === null ? 0 : ready.length - plan.blocks.length,
     waiting: marks.length - ready.length,
     isBusy: marks.filter(({ age }) => age < BUSY_SECONDS).length > BUSY_MARKS,
   };

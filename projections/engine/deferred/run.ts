@@ -15,10 +15,8 @@ export interface DeferredRun {
   stop(): Promise<void>;
 }
 
-/** Looks for due blocks this often. At the head, a pass then derives the few blocks that have come since: each costs some ten inserts. */
+/** Between passes that leave nothing to derive. A pass costs some ten inserts, however few blocks it derives. */
 const POLL_MS = 5000;
-/** A pass that derives fewer blocks has derived all that were due. */
-const FEW_BLOCKS = 64;
 /**
  * During a backfill, a pass is followed by this many times its duration without one: it takes a tenth of one core at most.
  * Blocks wait for longer then, and one pass derives more of them.
@@ -29,8 +27,9 @@ const MAX_REST_MS = 30_000;
 /** Interval of trying to become the process that derives. */
 const LOCK_MS = 5000;
 
-const restMs = (tookMs: number, { derived, isBusy }: PassResult): number =>
-  derived < FEW_BLOCKS ? POLL_MS : Math.min(MAX_REST_MS, tookMs * (isBusy ? BUSY_REST_FACTOR : REST_FACTOR));
+/** How long after a pass the next one begins. */
+export const restMs = (tookMs: number, { left, isBusy }: PassResult): number =>
+  left === 0 && !isBusy ? POLL_MS : Math.min(MAX_REST_MS, tookMs * (isBusy ? BUSY_REST_FACTOR : REST_FACTOR));
 
 /**
  * Derives the due blocks of the served build of a projection until it is stopped: one process at a time, which holds an

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { withNames } from '../../define.ts';
-import { isDue, namesOf } from '../deferred/derive.ts';
+import { derivePass, isDue, namesOf } from '../deferred/derive.ts';
 import type { DeriveTarget } from '../deferred/derive.ts';
 import type { ReplayDeps } from './replay.ts';
 
@@ -35,6 +35,8 @@ export async function compareDeferred(
 ): Promise<DeferredComparison[]> {
   for (let look = 1; ; look += 1) {
     deps.signal.throwIfAborted();
+    // The passes beside it may be seconds behind, in which other blocks come.
+    if (served.build.version === served.projection.version) await derivePass(deps, served);
     const wasDue = await isDue(deps, served);
     const compared = await compareOnce(deps, served, shadow);
     const areEqual = compared.every(

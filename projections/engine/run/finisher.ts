@@ -15,7 +15,7 @@ import type { ProjectionState } from '../state.ts';
  * that a batch touched, so it is done once for many batches while they follow each other closely, as in a backfill.
  */
 const PAUSE_FACTOR = 4;
-/** After a round of so few messages there is no pause: these are the blocks of the head, and somebody waits for the next one. */
+/** After a round of so few messages there is no pause: these are new blocks at the head, which somebody waits for. */
 const FEW_MESSAGES = 4;
 /** Longest pause, in milliseconds: the backfill's progress and checkpoints are at most this late. */
 const MAX_PAUSE_MS = 3000;
