@@ -70,7 +70,7 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
 /** Questions about what does not hold after which the store is asked again: another process may have verified a block. */
 const READ_EVERY = 16;
 const STORE_EVERY_MS = 10_000;
-/** A node may name any version: so many are counted each on their own, the others together. More if they were verified. */
+/** A node may name any version: so many have counts of their own, more if they were verified; the others share `other`. */
 const MAX_VERSIONS = 100;
 const MAX_VERIFIED_VERSIONS = 500;
 const MAX_VERSION_LENGTH = 31;
@@ -120,7 +120,12 @@ function createVersionNames(
 ): (version: string, outcome: CheckOutcome) => Promise<string> {
   let named: Set<string> | null = null;
   return async (version, outcome) => {
-    named ??= new Set(await store.versions());
+    try {
+      named ??= new Set(await store.versions());
+    } catch {
+      // The block is not lost for its count.
+      return OTHER_VERSIONS;
+    }
     const limit = outcome === 'verified' ? MAX_VERIFIED_VERSIONS : MAX_VERSIONS;
     if (version.length <= MAX_VERSION_LENGTH && named.size < limit) named.add(version);
     return named.has(version) ? version : OTHER_VERSIONS;

@@ -1,7 +1,7 @@
 import { blockHash } from '../../schemas/commitment/block-hash.ts';
 import { eventCommitment } from '../../schemas/commitment/events.ts';
 import { receiptCommitment, transactionCommitment } from '../../schemas/commitment/transactions.ts';
-import { FIRST_WITH_COMMITMENTS, isOlderThan, partsOf } from '../../schemas/commitment/versions.ts';
+import { FIRST_WITH_COMMITMENTS, isOlderThan } from '../../schemas/commitment/versions.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -27,7 +27,8 @@ const MAX_CONFIRMED = 100;
  * Compares blocks with their hashes, and their transactions and receipts with the commitments in their headers, each as far as
  * that is known to be computed in this way: from the first block of a Starknet version that matches, a block of the version that
  * does not is refused. A chain that makes up its hashes, or a version that computes them in another way, can be indexed; but where
- * another version has matched, only once the blocks beside a block confirm its version, as any block can name one.
+ * another version has matched, only once a block beside it names the same version and does not match either: any block can name
+ * any version.
  */
 export function createHeaderCheck({
   checks,
@@ -42,7 +43,7 @@ export function createHeaderCheck({
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const confirmed = new Set<string>();
-  /** Versions are not followed by older ones, and one that computes a commitment in another way does so in each block. */
+  /** A version that computes a commitment in another way does so in each block that has what the commitment is made of. */
   const isConfirmed = async (
     commitment: HeaderCommitment,
     { height, starknet_version: version }: BlockBody,
@@ -52,12 +53,11 @@ export function createHeaderCheck({
     if (confirmed.has(key)) return true;
     const fetchBeside = async (other: number): Promise<FetchedBlock | null> =>
       other < 0 ? null : await fetch(other, options).catch(() => null);
-    const [below, above] = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
-    if (above === null || isOlderThan(above.body.starknet_version, partsOf(version))) return false;
-    if (below !== null && isOlderThan(version, partsOf(below.body.starknet_version))) return false;
-    const isVerified = (other: FetchedBlock | null): boolean =>
-      other?.body.starknet_version === version && outcomeOf(commitment, other) === 'verified';
-    if (isVerified(below) || isVerified(above)) return false;
+    const beside = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
+    const same = beside
+      .filter((other) => other !== null)
+      .filter(({ body }) => body.starknet_version === version);
+    if (same.length === 0 || same.some((other) => isProved(commitment, other))) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
     log.warn({ height, commitment, version }, 'a Starknet version of which no block matches');
     return true;
@@ -106,10 +106,10 @@ export function createHeaderCheck({
   };
 }
 
-function outcomeOf(commitment: HeaderCommitment, { body, details }: FetchedBlock): CheckOutcome {
-  return commitment === 'block_hash'
-    ? hashOutcome(withCommitments(body, details))
-    : rootOutcome(commitment, body, details);
+/** Whether a block matches, and has what the commitment is made of. */
+function isProved(commitment: HeaderCommitment, { body, details }: FetchedBlock): boolean {
+  if (commitment === 'block_hash') return hashOutcome(withCommitments(body, details)) === 'verified';
+  return body.transactions.length > 0 && rootOutcome(commitment, body, details) === 'verified';
 }
 
 function hashOutcome(body: BlockBody): CheckOutcome {

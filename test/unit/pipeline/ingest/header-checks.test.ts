@@ -51,8 +51,8 @@ test('passes blocks of another hash until one of their version has matched, and 
 test('refuses a block of a version of which none has matched unless the blocks beside it confirm it', async () => {
   const wrong = (height: number, version: string) => fetched(height, false, version);
   const right = (height: number, version = '0.14.1') => fetched(height, true, version);
-  // The next block names an older version, or the one below a newer one.
-  for (const version of ['0.99.0', 'v0.14.1', '0.14.2', '0.14.0'])
+  // No block beside it names the version, however close it looks.
+  for (const version of ['0.99.0', 'v0.14.1', '0.14.2', '0.14.0', '0.14.01', '0.14.1 '])
     expect(await outcomes([right(0), wrong(1, version), right(2)])).toEqual(['passed', REFUSED, 'passed']);
   // Another block of the version matches.
   const store = knownStore(['block_hash 0.14.1']);
@@ -62,11 +62,23 @@ test('refuses a block of a version of which none has matched unless the blocks b
   expect(await outcomes(changed)).toEqual(['passed', REFUSED]);
   const longer = [...changed, wrong(2, '0.15.0'), wrong(3, '0.15.0')];
   expect(await outcomes(longer)).toEqual(['passed', 'passed', 'passed', 'passed']);
-  expect(await outcomes([right(0), wrong(1, '0.15.0'), right(2, '0.16.0')])).toEqual([
-    'passed',
-    'passed',
-    'passed',
-  ]);
+  const between = [right(0), wrong(1, '0.14.1.5'), right(2, '0.14.2')];
+  expect(await outcomes(between)).toEqual(['passed', REFUSED, 'passed']);
+});
+
+test('an empty block says nothing about how its version commits to transactions', async () => {
+  const details = () => [{ signature: [], messages: [], revertReason: null, l1Gas: 0, l1DataGas: 0 }];
+  const block = (height: number): FetchedBlock => {
+    const { body, ...rest } = fetched(height, false, '0.15.0');
+    const { transactions } = busyBlock(height, 1);
+    return { ...rest, body: { ...body, transactions, header: madeUpHeader }, details };
+  };
+  const empty = { ...fetched(1, false, '0.15.0'), details: () => [] };
+  const store = () => knownStore(['transactions 0.14.1']);
+  const options = { mode: 'all', incomplete: 'accept' } as const;
+  expect(await outcomes([block(0), empty], { ...options, store: store() })).toEqual(['passed', 'passed']);
+  // Alone it is refused.
+  expect(await outcomes([block(0)], { ...options, store: store() })).toEqual([REFUSED]);
 });
 
 test('passes blocks of a version that hashes otherwise', async () => {
