@@ -2,15 +2,18 @@
  * Writes an archive of the classes that Kafka loads (kafka.ts): `node record-classes.ts FILE`. Runs a Kafka in a temporary
  * folder, with one topic that is written and read.
  */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { Kafka, logLevel } from 'kafkajs';
 
+import { withTimeout } from '../../lifecycle.ts';
 import { createLogger } from '../../log.ts';
 import { takePorts } from '../ports.ts';
 import { startKafka } from './kafka.ts';
+
+const READ_MS = 60_000;
 
 const [file] = process.argv.slice(2);
 if (file === undefined) throw new TypeError('usage: node record-classes.ts FILE');
@@ -29,6 +32,7 @@ try {
   } finally {
     await service.stop();
   }
+  if (!existsSync(file)) throw new Error('the JVM wrote no archive');
 } finally {
   rmSync(dataDir, { recursive: true, force: true });
 }
@@ -50,7 +54,14 @@ async function writeAndRead(broker: string): Promise<void> {
     await consumer.subscribe({ topic, fromBeginning: true });
     const read = Promise.withResolvers<void>();
     await consumer.run({ eachMessage: async () => read.resolve() });
-    await read.promise;
+    if (
+      (await withTimeout(
+        read.promise.then(() => 'read'),
+        READ_MS,
+        'late',
+      )) === 'late'
+    )
+      throw new Error(`Kafka returned no message within ${READ_MS / 1000} s`);
   } finally {
     for (const client of [consumer, producer, admin]) await client.disconnect();
   }

@@ -246,7 +246,7 @@ function readState(file: string, identity: string): ChainState | null {
   const parsed = stateSchema.safeParse(JSON.parse(text));
   if (!parsed.success) throw new AppError('INVALID', `${file} is not the state of a simulated chain`);
   if (parsed.data.identity !== identity) {
-    const message = `${file} belongs to another chain (${parsed.data.identity}, expected ${identity}): use another folder or the same seed`;
+    const message = `${file} belongs to another chain (${parsed.data.identity}, expected ${identity}): use another folder, or the seed and the release that made it`;
     throw new AppError('CONFLICT', message);
   }
   return parsed.data;
