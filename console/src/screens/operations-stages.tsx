@@ -44,7 +44,7 @@ export function Stages({ of }: { readonly of: readonly Stage[] }): JSX.Element {
 
 function Step({ title, of }: { readonly title: string; readonly of: Stage }): JSX.Element {
   return (
-    <div class="step" title={of.detail ?? ''}>
+    <div class="step">
       <span class="quiet">{title}</span> <b>{of.height === null ? '–' : countText(of.height)}</b>{' '}
       <Lag of={of} />
     </div>
@@ -53,14 +53,18 @@ function Step({ title, of }: { readonly title: string; readonly of: Stage }): JS
 
 function Projection({ of }: { readonly of: Stage }): JSX.Element {
   return (
-    <li class="step" title={of.detail ?? ''}>
+    <li class="step">
       <span>{of.name}</span> {of.height !== null && <b>{countText(of.height)}</b>} <Lag of={of} />
     </li>
   );
 }
 
 /** How far behind it is: in seconds where blocks are read, else in messages; and its state, unless all is well. */
-function Lag({ of: { state, lag_seconds, lag_messages } }: { readonly of: Stage }): JSX.Element {
+function Lag({
+  of: { state, detail, lag_seconds, lag_blocks, lag_messages },
+}: {
+  readonly of: Stage;
+}): JSX.Element {
   const lag =
     lag_seconds !== null
       ? `${lag_seconds.toFixed(1)} s behind`
@@ -70,7 +74,11 @@ function Lag({ of: { state, lag_seconds, lag_messages } }: { readonly of: Stage 
   return (
     <span class="lag">
       {state !== 'ok' && <StateTag state={state} />}
-      <small class="quiet">{lag}</small>
+      <small class="quiet">
+        {lag}
+        {lag_blocks !== null && lag_blocks > 0 && ` (${countOf(lag_blocks, 'block')})`}
+        {state !== 'ok' && detail !== null && `: ${detail}`}
+      </small>
     </span>
   );
 }

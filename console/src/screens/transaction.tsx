@@ -1,6 +1,5 @@
 import type { JSX } from 'preact';
 import type { GetBlockResponses } from 'token-data-service-client';
-import { ApiError } from 'token-data-service-client';
 
 import { countText, shortHex } from '../format.ts';
 import { orNull, useEndless, useLoad } from '../loading.ts';
@@ -23,12 +22,10 @@ export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
   const [first] = list.data?.rows ?? [];
   const block = useLoad(
     async (api, signal) => {
-      // A transaction without transfers is found by its events.
-      const events = await api.listEvents({ query: { txhash: hash, limit: 1 }, signal }).catch(noEvents);
-      const height = first?.block ?? events?.results[0]?.block;
-      return height === undefined
+      // A transaction is known by its transfers.
+      return first === undefined
         ? null
-        : await orNull(api.getBlock({ path: { block: String(height) }, signal }));
+        : await orNull(api.getBlock({ path: { block: String(first.block) }, signal }));
     },
     [hash, first?.block],
   );
@@ -62,12 +59,6 @@ export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
       <RawEvents of={{ txhash: hash }} />
     </>
   );
-}
-
-/** Unknown transactions, and events that are not kept. */
-function noEvents(error: unknown): null {
-  if (error instanceof ApiError && [404, 409].includes(error.status)) return null;
-  throw error;
 }
 
 function Facts({

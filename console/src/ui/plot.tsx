@@ -181,8 +181,9 @@ function timeRange(
   if (span !== undefined && span[0] < span[1]) {
     // A twentieth is room for a bar at each end.
     const room = (span[1] - span[0]) / 20;
-    const isZoomed = from > (points[0]?.time ?? from) || to < (points.at(-1)?.time ?? to);
-    return isZoomed ? [from, to] : [span[0] - room, span[1] + room];
+    // The library asks with the first and the last point for the whole.
+    const isWhole = points.length === 0 || (from === points[0]?.time && to === points.at(-1)?.time);
+    return isWhole ? [span[0] - room, span[1] + room] : [from, to];
   }
   const [first, second] = points;
   if (first === undefined) return [from, to];
