@@ -50,7 +50,7 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       'NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not',
       'above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances',
       'itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to',
-      '`X-Indexed-Block` are counted; for seconds, so may be some above it, after a reorg also replaced ones. With `at_time`,',
+      '`X-Indexed-Block` are counted; for a few seconds, so may be blocks above it, and after a reorg blocks that were replaced. With `at_time`,',
       'balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than',
       `${MAX_SUMMED.toLocaleString('en')} transfers until then.`,
     ].join(' '),

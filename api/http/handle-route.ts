@@ -180,8 +180,9 @@ function stream(
 ): void {
   context.type = mediaType;
   if (parts === null) return;
-  // Before Koa's own listener, which closes the connection: a slow client would first read for minutes what is buffered.
-  parts.once('error', () => context.req.socket.resetAndDestroy());
+  // Before Koa's own listener, which closes the connection: a slow client would first read for minutes what is buffered. An
+  // answer has no socket while an earlier one is being sent.
+  parts.once('error', () => context.res.socket?.resetAndDestroy());
   parts.once('close', () => {
     if (!parts.readableEnded) context.res.destroy();
   });

@@ -25,7 +25,7 @@ export function blockRoute({ clickhouseFor, pool }: BlockRouteDeps): Route {
     path: '/api/blocks/{block}/',
     summary: 'Get a block by height or hash',
     description:
-      'An indexed block with its counts and fees. A block that was reverted is not found by its hash. A hash takes longer than a height.',
+      'An indexed block with its counts and fees. A block that was reverted is not found by its hash. It is found more slowly by its hash than by its height.',
     tag: 'Indexer',
     auth: 'key',
     asOf: true,

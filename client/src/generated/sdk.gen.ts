@@ -458,7 +458,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the holders of a token
      *
-     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for seconds, so may be some above it, after a reorg also replaced ones. With `at_time`, balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than 200,000 transfers until then.
+     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for a few seconds, so may be blocks above it, and after a reorg blocks that were replaced. With `at_time`, balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than 200,000 transfers until then.
      */
     public listTokenHolders<ThrowOnError extends boolean = true>(options: Options<ListTokenHoldersData, ThrowOnError>): RequestResult<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'>({
@@ -597,7 +597,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a block by height or hash
      *
-     * An indexed block with its counts and fees. A block that was reverted is not found by its hash. A hash takes longer than a height.
+     * An indexed block with its counts and fees. A block that was reverted is not found by its hash. It is found more slowly by its hash than by its height.
      */
     public getBlock<ThrowOnError extends boolean = true>(options: Options<GetBlockData, ThrowOnError>): RequestResult<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'>({
