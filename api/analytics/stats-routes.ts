@@ -39,7 +39,7 @@ const TOP_TOKENS = 10;
 
 const periodsQuery = hoursOrDays(DEFAULT_PERIODS);
 
-const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block. With \`as_of_block\`, the time of that block stands for now.`;
+const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block. With \`as_of_block\`, periods end at that block, and its time is the default \`end_time\`.`;
 
 /** Statistics of a token and of the chain. */
 export function statsRoutes({ clickhouseFor, now }: StatsRouteDeps): Route[] {

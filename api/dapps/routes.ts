@@ -191,7 +191,7 @@ function ofCategoryRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/category/{slug}/',
     summary: 'List the dApps of a category',
-    description: 'As `/api/dapps/apps/` lists them, by pages; 404 for an unknown category.',
+    description: 'The same rows and pages as `/api/dapps/apps/`; 404 for an unknown category.',
     params: bySlug,
     query: z.object({ network, page: page(), limit: limit() }),
     response: { 200: dappListAnswer },

@@ -13,7 +13,7 @@ export const sumString = z
 /** On answers made from tables that are derived after the blocks are indexed. */
 const complete = z.literal(false).optional().meta({
   description:
-    'Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`, as soon as one has not',
+    'Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted',
 });
 
 export const tokenHolder = z

@@ -472,7 +472,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the transfers of a token by hour or day
      *
-     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, the time of that block stands for now. Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of unknown standard.
+     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, periods end at that block, and its time is the default `end_time`. Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of unknown standard.
      */
     public getTokenStats<ThrowOnError extends boolean = true>(options: Options<GetTokenStatsData, ThrowOnError>): RequestResult<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'>({
@@ -486,7 +486,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the blocks and transfers of the chain by hour or day
      *
-     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, the time of that block stands for now. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together.
+     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, periods end at that block, and its time is the default `end_time`. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together.
      */
     public getChainStats<ThrowOnError extends boolean = true>(options?: Options<GetChainStatsData, ThrowOnError>): RequestResult<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'>({
@@ -911,7 +911,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the dApps of a category
      *
-     * As `/api/dapps/apps/` lists them, by pages; 404 for an unknown category.
+     * The same rows and pages as `/api/dapps/apps/`; 404 for an unknown category.
      */
     public listDappsOfCategory<ThrowOnError extends boolean = true>(options: Options<ListDappsOfCategoryData, ThrowOnError>): RequestResult<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'>({

@@ -4329,7 +4329,7 @@ export type ListTokenHoldersResponses = {
             next_cursor: string | null;
         };
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`, as soon as one has not
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted
          */
         complete?: false;
     };
@@ -4424,7 +4424,7 @@ export type GetTokenStatsResponses = {
     200: {
         results: Array<TokenPeriod>;
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`, as soon as one has not
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted
          */
         complete?: false;
     };
@@ -4521,7 +4521,7 @@ export type GetChainStatsResponses = {
             transfers: number;
         }>;
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`, as soon as one has not
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted
          */
         complete?: false;
     };
