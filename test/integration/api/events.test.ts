@@ -149,7 +149,11 @@ describe('GET /api/events/', () => {
     const txhash = blockAt(7).transactions[0]?.hash ?? '';
     expect((await get({})).status).toBe(400);
     expect((await get({ block: 7, txhash })).status).toBe(400);
-    expect((await get({ block: 7, as_of_block: 7 })).json['errors']).toHaveProperty('as_of_block');
+    const now = await get({ block: 7 });
+    const then = await get({ block: 7, as_of_block: 7 });
+    expect([then.status, then.json['results']]).toEqual([200, now.json['results']]);
+    for (const asked of [{ block: 7 }, { txhash }])
+      expect((await get({ ...asked, as_of_block: 6 })).status).toBe(404);
     for (const block of [1_000_000, '4294967296', '9'.repeat(30)])
       expect((await get({ block })).status).toBe(404);
     expect((await get({ txhash: '0x123' })).status).toBe(404);

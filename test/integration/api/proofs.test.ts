@@ -134,15 +134,25 @@ describe('GET /api/transfers/proof/', () => {
       expect(await answerOf(other)).toMatchObject({ status: 404, json: { code: 'not_found' } });
   });
 
+  it('proves a transfer as of a block, which was not accepted on L1 then', async () => {
+    const transfer = firstOf(chain[7] ?? expect.fail('no block'));
+    const index = String(eventIndex(transfer.position, transfer.item));
+    const asked = { txhash: transfer.txHash, event_index: index };
+    const { status, json } = await get({ ...asked, as_of_block: '7' });
+    const now = (await get(asked)).json;
+    expect(now.finality).toBe('ACCEPTED_ON_L1');
+    const finality = 'ACCEPTED_ON_L2';
+    const expected = { ...now, finality, transfer: { ...now.transfer, status: finality } };
+    expect([status, json]).toEqual([200, expected]);
+    expect((await get({ ...asked, as_of_block: '6' })).status).toBe(404);
+  });
+
   it('refuses parameters by name', async () => {
     const { txHash: txhash } = firstOf(chain[7] ?? expect.fail('no block'));
     expect((await get({})).json.errors).toHaveProperty('txhash');
     expect((await get({ txhash })).json.errors).toHaveProperty('event_index');
     expect((await get({ txhash, event_index: '-1' })).status).toBe(400);
     expect((await get({ txhash, event_index: String(2 ** 52) })).status).toBe(400);
-    expect((await get({ txhash, event_index: '0', as_of_block: '3' })).json.errors).toHaveProperty(
-      'as_of_block',
-    );
     expect((await get({ txhash, event_index: String(2 ** 52 - 1) })).status).toBe(404);
   });
 
