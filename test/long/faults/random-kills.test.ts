@@ -20,7 +20,7 @@ import { servedRow, trueRow } from '../../support/truth.ts';
  * supervisor brings them back; in the end every table says what the chain meant. `FAULT_KILLS` is how many (200 takes
  * about half an hour), `FAULT_SEED` which; the seed decides targets and events, not the moments.
  */
-const kills = Number(process.env['FAULT_KILLS'] ?? 10);
+const kills = Number(process.env['FAULT_KILLS'] ?? 8);
 const seed = Number(process.env['FAULT_SEED'] ?? Date.now() % 1_000_000);
 
 const roles = ['ingest', 'project', 'observe', 'api'];

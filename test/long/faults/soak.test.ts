@@ -18,7 +18,7 @@ import type { RunningService } from '../../support/service.ts';
  * memory, file handles, parts and lag do not grow. Halves of one run are compared, after a warm-up; no time is asserted.
  * An hour by hand: `SOAK_MINUTES=60 npx vitest run --config test/vitest.config.ts --project long soak`.
  */
-const minutes = Number(process.env['SOAK_MINUTES'] ?? 3);
+const minutes = Number(process.env['SOAK_MINUTES'] ?? 2);
 const SAMPLE_MS = 2000;
 
 const runFile = z.object({ env: z.record(z.string(), z.string()) });

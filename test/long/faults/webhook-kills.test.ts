@@ -32,7 +32,7 @@ import type { Truth } from '../../support/truth.ts';
  * webhook was told what the chain in force says, nothing that no block ever said, and nothing under two ids.
  * `WEBHOOK_KILLS` is how many, `FAULT_SEED` which; the seed decides events, not the moments.
  */
-const kills = Number(process.env['WEBHOOK_KILLS'] ?? 8);
+const kills = Number(process.env['WEBHOOK_KILLS'] ?? 6);
 const seed = Number(process.env['FAULT_SEED'] ?? Date.now() % 1_000_000);
 
 /** Of two ranges of heights: they come by two partitions. */
