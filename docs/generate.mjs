@@ -109,7 +109,7 @@ function routesPage() {
     document.info.description,
     '',
     'Outside of `/api/`, the service answers `GET /healthz`, `/readyz` and `/metrics`: see [operations](operations.md). The console',
-    'has the paths `/`, `/search`, `/account/…`, `/token/…`, `/block/…`, `/tx/…`, `/keys`, `/webhooks` and `/docs`.',
+    'has the paths `/`, `/search`, `/account/…`, `/token/…`, `/block/…`, `/tx/…`, `/keys`, `/webhooks`, `/operations`, `/verification` and `/docs`.',
     '',
     '## Statuses',
     '',
