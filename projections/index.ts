@@ -50,9 +50,7 @@ export const chainProjections: readonly BlockProjection[] = [
 /** The tables that passes derive from those, beside the batches. */
 export const deferredProjections: readonly DeferredProjection[] = [tokenHolders, periodStats];
 
-/**
- * Those of one topic share a consumer.
- */
+/** Those of one topic share a consumer. */
 export const clickhouseProjections: readonly ClickHouseProjection[] = [
   ...deferredProjections,
   ...chainProjections,

@@ -86,8 +86,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
         ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }),
       };
       // It begins no export, so that it has no block and no id either.
-      if (request.isHead)
-        return { status: 200, headers, body: { mediaType: mediaTypes[format], stream: null } };
+      if (request.isHead) return { status: 200, headers, body: { mediaType, stream: null } };
       const clickhouse = clickhouseFor(request, { readClass: 'export' });
       const opening = { ...deps, clickhouse, signal: request.signal };
       const { head, file, rows } = await openExport(opening, { search, format });

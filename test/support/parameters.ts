@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import { toFelt } from '../../schemas/felt.ts';
+import { documentOf } from './document.ts';
 import { BOB, COIN, MAX, NFT, TX1 } from './small-chain.ts';
 
 /** Values of URL parameters by kind, and the expected answers (decision 14). */
@@ -30,7 +31,6 @@ const described = z.object({
     .optional(),
   security: z.array(z.looseObject({})).default([]),
 });
-const documentOfPaths = z.object({ paths: z.record(z.string(), z.record(z.string(), described)) });
 
 /** One method of a path in the API's OpenAPI document. */
 export interface Operation {
@@ -45,7 +45,7 @@ export interface Operation {
 export function operationsOf(document: unknown): Operation[] {
   const isSigned = ({ security }: z.infer<typeof described>): boolean =>
     security.some((one) => 'Signature' in one);
-  return Object.entries(documentOfPaths.parse(document).paths).flatMap(([path, methods]) =>
+  return Object.entries(documentOf(described).parse(document).paths).flatMap(([path, methods]) =>
     Object.entries(methods)
       .filter(([, operation]) => !isSigned(operation))
       .map(([method, { parameters, requestBody, security }]) => ({

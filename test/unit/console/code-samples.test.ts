@@ -1,11 +1,9 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { describeApi } from '../../../api/http/openapi.ts';
-import { apiRoutes } from '../../../api/routes.ts';
-import type { RouteDeps } from '../../../api/routes.ts';
 import { TokenDataClient } from '../../../client/src/index.ts';
 import { withSamples } from '../../../console/src/code-samples.ts';
+import { describedApi, documentOf } from '../../support/document.ts';
 
 const ORIGIN = 'https://tokens.example';
 const samples = z.tuple([
@@ -13,23 +11,16 @@ const samples = z.tuple([
   z.object({ lang: z.literal('typescript'), source: z.string() }),
   z.object({ lang: z.literal('python'), source: z.string() }),
 ]);
-const described = z.object({
-  paths: z.record(
-    z.string(),
-    z.record(
-      z.string(),
-      z.object({
-        operationId: z.string(),
-        parameters: z
-          .array(z.object({ name: z.string(), in: z.string(), required: z.boolean().default(false) }))
-          .default([]),
-        'x-code-samples': samples,
-      }),
-    ),
-  ),
-});
-// The declarations need no store; only the handlers would.
-const document = describeApi(apiRoutes({} as RouteDeps)) as unknown as Parameters<typeof withSamples>[0];
+const described = documentOf(
+  z.object({
+    operationId: z.string(),
+    parameters: z
+      .array(z.object({ name: z.string(), in: z.string(), required: z.boolean().default(false) }))
+      .default([]),
+    'x-code-samples': samples,
+  }),
+);
+const document = describedApi() as unknown as Parameters<typeof withSamples>[0];
 const operations = Object.entries(described.parse(withSamples(document, ORIGIN)).paths).flatMap(
   ([path, methods]) => Object.entries(methods).map(([method, one]) => ({ path, method, ...one })),
 );

@@ -1,28 +1,19 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { describeApi } from '../../../../api/http/openapi.ts';
-import { apiRoutes } from '../../../../api/routes.ts';
-import type { RouteDeps } from '../../../../api/routes.ts';
+import { describedApi, documentOf } from '../../../support/document.ts';
 
-const described = z.object({
-  paths: z.record(
-    z.string(),
-    z.record(
-      z.string(),
-      z.object({
-        operationId: z.string(),
-        summary: z.string().min(1),
-        description: z.string().optional(),
-        responses: z.record(z.string(), z.object({ description: z.string().min(1) })),
-      }),
-    ),
-  ),
-});
+const described = documentOf(
+  z.object({
+    operationId: z.string(),
+    summary: z.string().min(1),
+    description: z.string().optional(),
+    responses: z.record(z.string(), z.object({ description: z.string().min(1) })),
+  }),
+);
 
 test('describes every operation, its answer and its errors', () => {
-  // The declarations need no store; only the handlers would.
-  const { paths } = described.parse(describeApi(apiRoutes({} as RouteDeps)));
+  const { paths } = described.parse(describedApi());
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
   expect(operations.length).toBeGreaterThan(80);
   const undescribed = operations.filter(({ description = '' }) => description === '');
