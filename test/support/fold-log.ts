@@ -4,7 +4,7 @@ import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts'
 
 /**
  * The final state of the log, by the rule of the tables: of every (height, body, contracts) the message with the highest
- * seq wins. Returns the accepted hashes by height, and every violation of the log's invariants.
+ * seq wins; whether the events were compared is no part of the body. Returns the accepted hashes by height, and every violation of the log's invariants.
  */
 export function foldLog(messages: readonly ChainBlocksMessage[]): {
   accepted: Map<number, string>;
@@ -23,7 +23,8 @@ export function foldLog(messages: readonly ChainBlocksMessage[]): {
     const heightAndSeq = `${block.height}@${seq}`;
     if ((bySeq.get(heightAndSeq) ?? content) !== content) breaches.push(`two messages share ${heightAndSeq}`);
     bySeq.set(heightAndSeq, content);
-    const rows = hash('sha256', JSON.stringify(block) + contracts);
+    const { event_check: _, ...body } = block;
+    const rows = hash('sha256', JSON.stringify(body) + contracts);
     const known = newest.get(rows);
     if (known === undefined || known.seq <= seq) newest.set(rows, message);
   }

@@ -60,6 +60,12 @@ test('finds nothing in a log that has the recorded blocks, whichever part of it 
   expect(await compare([on(9, 5), on(11), off(12, 7), on(12), on(13)])).toEqual(nothing);
 });
 
+test('takes a block for the recorded one whether or not its events were compared', async () => {
+  const compared = accepted({ ...block(13), event_check: 'verified' }, 90);
+  expect(await compare([compared, on(13)])).toEqual(nothing);
+  expect(await compare([compared])).toEqual(nothing);
+});
+
 test('adopts blocks that continue the recorded chain', async () => {
   expect(await compare([on(12), on(13), on(14), on(15)])).toEqual({ ...nothing, adopt: [2, 3] });
 });
