@@ -104,13 +104,20 @@ export async function publishRepaired(
   const malformed = malformedEvents(block, contracts);
   const stillMalformed = new Set(malformed.map((event) => quarantineId(block, event)));
   // Before the blocks: once the repaired block is in the log, a restarted repair may not find the previous one any more.
-  await publishQuarantine(deps, lease, [
-    ...quarantineIds(previous.bodies, previous.maps)
+  await publishQuarantine(
+    deps,
+    lease,
+    quarantineIds(previous.bodies, previous.maps)
       .filter((id) => !stillMalformed.has(id))
       .map((id) => quarantineResolved(id, 'repaired', clock.now())),
-    ...malformed.map((event) => quarantined(block, event, clock.now())),
-  ]);
+  );
   await publishBlocks(deps, lease, messages);
+  // After them: if PostgreSQL loses the plan of this repair, only the log tells which entries its block has.
+  await publishQuarantine(
+    deps,
+    lease,
+    malformed.map((event) => quarantined(block, event, clock.now())),
+  );
   metrics.repaired.inc();
 }
 
