@@ -72,7 +72,7 @@ export async function publishReverted(
       messages.push(reverted(version, { seq: own, cause: 'reorg', chunk: lease.name }));
     }
   }
-  await publishBlocks(deps, lease, messages);
+  // Before the blocks: once they are reverted in the log, a comparison with it does not find them any more.
   await publishQuarantine(
     deps,
     lease,
@@ -80,6 +80,7 @@ export async function publishReverted(
       quarantineIds([body, ...rereads], maps).map((id) => quarantineResolved(id, 'reverted', clock.now())),
     ),
   );
+  await publishBlocks(deps, lease, messages);
   metrics.reverted.inc({ chunk: lease.name }, blocks.length);
 }
 

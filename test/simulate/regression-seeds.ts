@@ -25,4 +25,8 @@ export const regressionSeeds: readonly { readonly seed: number; readonly found: 
     seed: 221,
     found: 'an operator’s decision about a message was appended before its quarantine entry, and ignored',
   },
+  {
+    seed: 223,
+    found: 'a reconciliation that was interrupted left a quarantine entry of a block that it had reverted',
+  },
 ];
