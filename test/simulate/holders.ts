@@ -74,14 +74,10 @@ function computed(sql: string, pass: number, table: Table): Row[] {
     const sum = sums.get(pairOf(row));
     if (sum !== undefined) sums.set(pairOf(row), BigInt.asIntN(256, sum + big(row, 'delta')));
   }
-  const held = new Map(
-    table(nameIn(sql, 'token_holders'))
-      .latest(() => 0)
-      .map((row) => [pairOf(row), row]),
-  );
+  const now = newestByPair(table(nameIn(sql, 'token_holders')));
   return [...sums].map(([pair, sum]) => {
     const [token = '', account = ''] = pair.split('|');
-    const row = held.get(pair) ?? {};
+    const row = now.get(pair) ?? {};
     const balance = sum > 0n ? sum : 0n;
     return {
       pass,
@@ -96,6 +92,9 @@ function computed(sql: string, pass: number, table: Table): Row[] {
 }
 
 const pairOf = (row: Row): string => `${String(row['token'])}|${String(row['account'])}`;
+
+const newestByPair = (holders: SimTable): ReadonlyMap<string, Row> =>
+  new Map(holders.latest(() => 0).map((row) => [pairOf(row), row]));
 
 /** Ranks of a pair: that of one balance is live, the others are deleted. */
 function ranksOf(pair: Row, live: bigint, balances: readonly bigint[], seq: number): Row[] {
@@ -116,11 +115,16 @@ function ranksHeld(row: Row, pass: number): Row[] {
 }
 
 function ranksNew(ofPass: readonly Row[], holders: SimTable, pass: number): Row[] {
-  const newest = new Map(holders.latest(() => 0).map((row) => [pairOf(row), row]));
+  const newest = newestByPair(holders);
+  const versions = Map.groupBy(holders.all(), pairOf);
   return ofPass.flatMap((one) => {
     const row = newest.get(pairOf(one));
     if (row === undefined || Number(row['seq']) !== pass) return [];
-    return ranksOf(row, big(row, 'balance'), [big(row, 'balance'), big(row, 'previous')], pass * 2 + 1);
+    const balances = (versions.get(pairOf(one)) ?? []).flatMap((version) => [
+      big(version, 'balance'),
+      big(version, 'previous'),
+    ]);
+    return ranksOf(row, big(row, 'balance'), balances, pass * 2 + 1);
   });
 }
 

@@ -53,6 +53,11 @@ export class SimTable {
       .filter((row) => row['is_deleted'] === 0);
   }
 
+  /** All versions of every row that no merge has dropped. */
+  all(): Row[] {
+    return [...this.#versions.values()].flatMap((versions) => versions.map(({ row }) => row));
+  }
+
   get(id: string): Row | undefined {
     const versions = this.#versions.get(id);
     return versions === undefined ? undefined : newest(versions).row;
