@@ -65,7 +65,7 @@ type OwnCommand<P> = CommandOf<
  * @param options.ddl the text of its table.sql
  * @param options.decide reads the state of the command's aggregate, decides, and changes the tables; `newId` is the id of a
  *   new row
- * @param options.expire deletes rows that have expired at a time (unix milliseconds), before each command
+ * @param options.expired a statement that deletes the rows which have expired at $2 (unix milliseconds), before each command
  * @param options.alsoApplies commands of another projection that also change something here. Their outcome is stored here only
  *   to deduplicate by id: the other projection may have refused them.
  */
@@ -74,14 +74,14 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
   version,
   ddl,
   alsoApplies = [],
-  expire,
+  expired,
   decide,
 }: {
   readonly name: P;
   readonly version: number;
   readonly ddl: string;
   readonly alsoApplies?: readonly H[];
-  readonly expire?: (tx: PoolClient, schema: string, at: number) => Promise<void>;
+  readonly expired?: (schema: string) => string;
   readonly decide: (
     tx: PoolClient,
     schema: string,
@@ -106,8 +106,7 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
       if (!isRelevant(command)) return;
       // The log's time bounds that of the issuing host: a clock that is fast must not delete what is still valid.
       const at = Math.min(command.issued_at, timestamp);
-      await expire?.(tx, schema, at);
-      if (await isKnown(tx, schema, { id: command.id, since: at - OUTCOME_LIFETIME_MS })) return;
+      if (await isKnown(tx, schema, { id: command.id, at, expired: expired?.(schema) })) return;
       const { accepted, result } = await decide(tx, schema, command, offset + 1);
       await insertRow(tx, `${schema}.command_outcomes`, {
         id: command.id,
@@ -121,16 +120,18 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
   };
 }
 
-/** Deletes the outcomes that have expired, and looks for one in the same statement: each costs a round trip in every decision. */
+/** Deletes what has expired and looks for an outcome in one statement: each round trip delays all commands behind this one. */
 async function isKnown(
   tx: PoolClient,
   schema: string,
-  { id, since }: { readonly id: string; readonly since: number },
+  { id, at, expired }: { readonly id: string; readonly at: number; readonly expired: string | undefined },
 ): Promise<boolean> {
+  const since = `$2::bigint - ${OUTCOME_LIFETIME_MS}`;
   const { rowCount } = await tx.query(
-    `WITH expired AS (DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $2)
-     SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1 AND issued_at > $2`,
-    [id, since],
+    `WITH ${expired === undefined ? '' : `expired AS (${expired}),`}
+       forgotten AS (DELETE FROM ${schema}.command_outcomes WHERE issued_at <= ${since})
+     SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1 AND issued_at > ${since}`,
+    [id, at],
   );
   return rowCount !== 0;
 }

@@ -32,15 +32,22 @@ export const accounts = commandProjection({
   name: 'accounts',
   version: 2,
   ddl: tableSql(import.meta.url),
-  async expire(tx, schema, at) {
-    await tx.query(`DELETE FROM ${schema}.sessions WHERE expires_at <= $1`, [at]);
-  },
+  expired: (schema) => `DELETE FROM ${schema}.sessions WHERE expires_at <= $2`,
   async decide(tx, schema, command, newId) {
     const { outcome, changes } = await decide(tx, schema, command, newId);
     for (const change of changes) await apply(tx, schema, change);
     return outcome;
   },
 });
+
+/** Is there a row of the table for which `where` equals the value? */
+interface SoughtRow {
+  readonly table: string;
+  readonly where: string;
+  readonly value: string | number;
+}
+
+const foundRow = z.object({ found: z.array(z.boolean()) });
 
 /** Reads the state that a command is about, and lets its aggregate decide. */
 async function decide(
@@ -49,10 +56,25 @@ async function decide(
   command: AccountCommand,
   newId: number,
 ): Promise<Decision<Change>> {
-  const exists = async (table: string, column: string, value: string | number): Promise<boolean> => {
-    const { rowCount } = await tx.query(`SELECT 1 FROM ${schema}.${table} WHERE ${column} = $1`, [value]);
-    return rowCount !== 0;
+  const exist = async (...rows: readonly SoughtRow[]): Promise<boolean[]> => {
+    const conditions = rows.map(
+      ({ table, where }, index) => `EXISTS (SELECT 1 FROM ${schema}.${table} WHERE ${where} = $${index + 1})`,
+    );
+    const sql = `SELECT ARRAY[${conditions.join(', ')}] AS found`;
+    const [row] = await sqlRows(
+      tx,
+      foundRow,
+      sql,
+      rows.map(({ value }) => value),
+    );
+    return row?.found ?? [];
   };
+  const activeUser = (id: number): SoughtRow => ({
+    table: 'users',
+    where: 'disabled_at IS NULL AND id',
+    value: id,
+  });
+  const session = (value: string): SoughtRow => ({ table: 'sessions', where: 'token_hash', value });
   switch (command.type) {
     case 'user.create': {
       const logins = [command.body.username, command.body.email].filter((login) => login !== null);
@@ -61,21 +83,25 @@ async function decide(
     }
     case 'user.set-password':
     case 'user.disable': {
-      const userExists = await exists('users', 'id', command.body.user_id);
+      const [userExists = false] = await exist({ table: 'users', where: 'id', value: command.body.user_id });
       return decideUser({ takenLogins: new Set(), userExists }, command, newId);
     }
     case 'session.open': {
-      const userExists = await exists('users', 'disabled_at IS NULL AND id', command.body.user_id);
-      const sessionExists = await exists('sessions', 'token_hash', command.body.token_hash);
+      const { user_id, token_hash } = command.body;
+      const [userExists = false, sessionExists = false] = await exist(
+        activeUser(user_id),
+        session(token_hash),
+      );
       return decideSession({ userExists, sessionExists }, command);
     }
     case 'session.close': {
-      const sessionExists = await exists('sessions', 'token_hash', command.body.token_hash);
+      const [sessionExists = false] = await exist(session(command.body.token_hash));
       return decideSession({ userExists: false, sessionExists }, command);
     }
     case 'api-key.create': {
-      const userExists = await exists('users', 'disabled_at IS NULL AND id', command.body.user_id);
-      const hashExists = await exists('api_keys', 'key_hash', command.body.key_hash);
+      const { user_id, key_hash } = command.body;
+      const key = { table: 'api_keys', where: 'key_hash', value: key_hash };
+      const [userExists = false, hashExists = false] = await exist(activeUser(user_id), key);
       return decideApiKey({ userExists, hashExists, keyOwner: null }, command, newId);
     }
     case 'api-key.delete': {
@@ -92,7 +118,8 @@ async function decide(
     case 'quarantine.skip':
     case 'rebuild.start':
     case 'rebuild.abort': {
-      const isAdmin = await exists('users', 'is_admin AND disabled_at IS NULL AND id', command.body.user_id);
+      const where = 'is_admin AND disabled_at IS NULL AND id';
+      const [isAdmin = false] = await exist({ table: 'users', where, value: command.body.user_id });
       return decideOperation({ isAdmin }, command);
     }
   }

@@ -18,9 +18,8 @@ export const catalogue = commandProjection({
   name: 'catalogue',
   version: 2,
   ddl: tableSql(import.meta.url),
-  async expire(tx, schema, at) {
-    await tx.query(`DELETE FROM ${schema}.import_parts WHERE issued_at <= $1`, [at - OUTCOME_LIFETIME_MS]);
-  },
+  expired: (schema) =>
+    `DELETE FROM ${schema}.import_parts WHERE issued_at <= $2::bigint - ${OUTCOME_LIFETIME_MS}`,
   async decide(tx, schema, command, newId) {
     const make = async ({ outcome, changes }: Decision<CatalogueChange>): Promise<Outcome> => {
       for (const change of changes) await apply(tx, schema, change, newId);

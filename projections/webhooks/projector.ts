@@ -16,11 +16,9 @@ export const webhooks = commandProjection({
   version: 3,
   ddl: tableSql(import.meta.url),
   alsoApplies: ['user.disable'],
-  async expire(tx, schema, at) {
-    await tx.query(`DELETE FROM ${schema}.webhook_requests WHERE kind <> 'delete' AND issued_at <= $1`, [
-      at - OUTCOME_LIFETIME_MS,
-    ]);
-  },
+  expired: (schema) =>
+    `DELETE FROM ${schema}.webhook_requests
+     WHERE kind <> 'delete' AND issued_at <= $2::bigint - ${OUTCOME_LIFETIME_MS}`,
   decide: decideAndApply,
 });
 
