@@ -7,6 +7,7 @@ import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { MAX_HEIGHT, newestTransfer, transferOfTransaction } from '../../projections/transfers/queries.ts';
 import { proofAnswer } from '../../schemas/api/proofs.ts';
 import type { ProofAnswer } from '../../schemas/api/proofs.ts';
+import { blockHash } from '../../schemas/commitment/block-hash.ts';
 import type { HashedTransaction } from '../../schemas/commitment/events.ts';
 import { EVENT_INDEX_ITEM_FACTOR } from '../../schemas/decode/index.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -41,7 +42,7 @@ export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRo
       'That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`,',
       '`transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its',
       'sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code',
-      '`unverifiable` if the block has no commitment that can be recomputed, as before Starknet 0.13.2.',
+      '`unverifiable` if the commitment or the hash of the block cannot be recomputed, as before Starknet 0.13.2.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
@@ -70,6 +71,8 @@ export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRo
       const tree = await trees.of(events, transactions, request.signal);
       if (header === undefined || block.transaction_count === null || block.event_count === null)
         throw unverifiable('the header of its block is not known');
+      if (blockHash(block) !== events.hash)
+        throw unverifiable('its header does not give the hash of its block');
       if (tree.root !== header.event_commitment || event?.transaction_hash !== transfer.txhash)
         throw unverifiable('the events of its block do not match the event commitment in the header');
       const tokens = await tokensByAddress(pool, served.schema('tokens'), [transfer.token]);

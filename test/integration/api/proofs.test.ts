@@ -13,7 +13,7 @@ import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
 import { STRK_TOKEN, ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
-import type { BlockBody, ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import type { BlockBody, BlockHeader, ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
 import type { Answer } from '../../support/api-world.ts';
 import { independentCommitment } from '../../support/event-commitment.ts';
 import { proofWorld } from '../../support/proof-world.ts';
@@ -61,6 +61,12 @@ const nextBlock = (of: Partial<BlockBody> = {}): BlockBody => {
   }));
   return rehashed({ ...copied, height, transactions, ...of });
 };
+
+/** With the hash that it had without the changes of its header. */
+function withHeader(changed: Partial<BlockHeader>): BlockBody {
+  const body = nextBlock();
+  return body.header === undefined ? body : { ...body, header: { ...body.header, ...changed } };
+}
 
 /** With the counts, commitment and hash of its transactions. */
 function rehashed(body: BlockBody): BlockBody {
@@ -159,15 +165,9 @@ describe('GET /api/transfers/proof/', () => {
   it.each<[string, () => BlockBody]>([
     ['no header', () => nextBlock({ header: undefined })],
     ['an old version', () => nextBlock({ starknet_version: '0.13.1' })],
-    [
-      'no commitment',
-      () => {
-        const body = nextBlock();
-        return body.header === undefined
-          ? body
-          : { ...body, header: { ...body.header, event_commitment: ZERO_FELT } };
-      },
-    ],
+    ['no commitment', () => withHeader({ event_commitment: ZERO_FELT })],
+    ['no price of L2 gas', () => withHeader({ l2_gas_price: null })],
+    ['a hash that its header does not give', () => ({ ...nextBlock(), sequencer_address: toFelt(7n) })],
     ['events that do not match', () => ({ ...nextBlock(), transactions: nextBlock().transactions })],
   ])('answers 409 for a block with %s', async (_what, make) => {
     const body = make();
