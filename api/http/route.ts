@@ -318,7 +318,10 @@ export function defineRoute<
         served,
         asOf,
         answer: async () => {
-          const { status, ...rest } = await declaration.handler(context);
+          const { status, ...rest } = await declaration.handler(context).catch(async (error: unknown) => {
+            await found?.confirm();
+            throw error;
+          });
           await found?.confirm();
           const { location } = declaration;
           if (Number(status) !== 201 || location === undefined) return { status: Number(status), ...rest };

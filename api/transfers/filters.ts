@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { FeltFilter, TransferOrder } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import type { AsOf } from '../http/as-of.ts';
 import { address, hash, limit, page, timestamp } from '../http/params.ts';
 import { invalidInput } from '../http/errors.ts';
 
@@ -92,12 +93,12 @@ export interface TransferSearch {
   readonly startTime: number | null;
   readonly endTime: number | null;
   readonly order: TransferOrder;
-  /** The height as of which to answer; null: the newest. */
-  readonly asOf: number | null;
+  /** The block as of which to answer; null: the newest. */
+  readonly asOf: AsOf | null;
 }
 
 /** Resolves aliases; throws 400 if no filter is given, two aliases differ, or a range is reversed. */
-export function searchOf(query: TransfersQuery, asOf: number | null = null): TransferSearch {
+export function searchOf(query: TransfersQuery, asOf: AsOf | null = null): TransferSearch {
   const search = resolveSearch(query, ({ felts, block }) => {
     if (Object.keys(felts).length > 0 || block !== null) return;
     throw invalidInput(
@@ -163,6 +164,6 @@ export function searchKeyOf(search: TransferSearch): string {
     search.endTime,
     search.order,
     // Cursors of other searches stay as they are.
-    ...(search.asOf === null ? [] : [search.asOf]),
+    ...(search.asOf === null ? [] : [search.asOf.height, search.asOf.hash]),
   ]);
 }

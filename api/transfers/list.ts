@@ -147,7 +147,7 @@ export async function heightsOf(
   ]);
   if (until === null) return null;
   const lo = Math.max(block ?? 0, fromBlock ?? 0, before === null ? 0 : before + 1);
-  const hi = Math.min(block ?? MAX_HEIGHT, toBlock ?? MAX_HEIGHT, asOf ?? MAX_HEIGHT, until);
+  const hi = Math.min(block ?? MAX_HEIGHT, toBlock ?? MAX_HEIGHT, asOf?.height ?? MAX_HEIGHT, until);
   return lo > hi ? null : { felts, lo, hi };
 }
 
@@ -157,7 +157,7 @@ async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<P
   const subjects = subjectsToCount(felts);
   const [totals, searchIsHash] = await Promise.all([
     // Those of the block: the choice of rows, and with it an estimated count, must not change with newer ones.
-    subjectTotals(clickhouse, tables, subjects, asOf ?? MAX_HEIGHT),
+    subjectTotals(clickhouse, tables, subjects, asOf?.height ?? MAX_HEIGHT),
     felts.search === undefined || felts.txhash !== undefined
       ? false
       : hasTransaction(clickhouse, tables, felts.search),

@@ -63,12 +63,19 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps, finalHeights: Fin
     query: transfersQuery,
     response: { 200: transferListAnswer },
     async handler({ input: { query }, served, request, asOf }) {
-      const search = searchOf(query, asOf?.height ?? null);
+      const search = searchOf(query, asOf);
       // The block does not tell what of it was accepted on L1 at its time.
       const l1Height = asOf === null ? await finalHeights(served) : null;
       const page = await listTransfers(
         { clickhouse: clickhouseFor(request), tables: served },
-        { search, page: query.page, limit: query.limit, cursor: query.cursor, query: request.query },
+        {
+          search,
+          page: query.page,
+          limit: query.limit,
+          cursor: query.cursor,
+          // The links answer 409 once the block is reverted.
+          query: asOf === null ? request.query : { ...request.query, as_of_hash: asOf.hash },
+        },
       );
       const tokens = await tokensByAddress(
         pool,

@@ -1,6 +1,7 @@
-import type { CheckSettings, Commitment } from './commitments.ts';
+import type { CheckSettings } from './commitments.ts';
 import { createEventCheck } from './event-checks.ts';
 import { createHeaderCheck } from './header-checks.ts';
+import type { IsLeftOut } from './header-checks.ts';
 import type { IngestNode } from './ports.ts';
 
 export interface BlockCheckDeps extends CheckSettings {
@@ -22,9 +23,10 @@ const SAMPLED_EVERY = 16;
  */
 export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNode {
   const { mode, checks } = settings;
-  /** The highest height that the node has reported. */
+  /** The height that the node has reported last: one false head must not end the comparison. */
   let newest = 0;
-  const isLeftOut = (height: number, commitment: Commitment): boolean => {
+  const isLeftOut: IsLeftOut = (height, commitment, { isSuspect = false } = {}) => {
+    if (isSuspect) return false;
     const isFarBelow = height < newest - LATEST;
     if (mode === 'head' && isFarBelow) return true;
     if (height % SAMPLED_EVERY === 0) return false;
@@ -41,12 +43,12 @@ export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNo
     ...node,
     async blockHashAndNumber(...args) {
       const found = await node.blockHashAndNumber(...args);
-      newest = Math.max(newest, found?.height ?? 0);
+      newest = found?.height ?? newest;
       return found;
     },
     async getBlockWithReceipts(id, options) {
       const block = await fetch(id, options);
-      if (mode === 'off' || isLeftOut(block.body.height, 'events')) return block;
+      if (mode === 'off' || isLeftOut(block.body.height, 'events', options)) return block;
       return await checkEvents(block, options);
     },
   };

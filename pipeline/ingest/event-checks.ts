@@ -2,6 +2,7 @@ import { checkEvents, hasEvents } from '../../schemas/commitment/check.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
 import type { CheckSettings } from './commitments.ts';
+import { isProof } from './header-checks.ts';
 import type { IngestNode } from './ports.ts';
 
 interface EventCheckDeps extends CheckSettings {
@@ -51,7 +52,8 @@ export function createEventCheck(
   return async (block, options) => {
     const { body } = block;
     const { height, hash } = body;
-    const outcome = checkEvents(body, block.eventCommitment);
+    const found = checkEvents(body, block.eventCommitment);
+    const outcome = (await isProof(found, block.isBound !== false, checks)) ? found : 'no_commitment';
     const isIncomplete = outcome === 'no_commitment';
     if (outcome === 'mismatched' && (await isRefused(height, options))) {
       await checks.count('events', body, 'refused', true);

@@ -14,8 +14,11 @@ import type { IngestNode } from './ports.ts';
 type Details = FetchedBlock['details'];
 type HeaderCommitment = Exclude<Commitment, 'events'>;
 
+/** Whether a block is not compared with a commitment. */
+export type IsLeftOut = (height: number, commitment: Commitment, options?: CallOptions) => boolean;
+
 interface HeaderCheckDeps extends CheckSettings {
-  readonly isLeftOut: (height: number, commitment: Commitment) => boolean;
+  readonly isLeftOut: IsLeftOut;
   /** Blocks as the node gives them. */
   readonly fetch: IngestNode['getBlockWithReceipts'];
 }
@@ -57,7 +60,8 @@ export function createHeaderCheck({
     const same = beside
       .filter((other) => other !== null)
       .filter(({ body }) => body.starknet_version === version);
-    if (same.length === 0 || same.some((other) => isProved(commitment, other))) return false;
+    const isComparable = same.some((other) => isWhole(commitment, other));
+    if (!isComparable || same.some((other) => isProved(commitment, other))) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
     log.warn({ height, commitment, version }, 'a Starknet version of which no block matches');
     return true;
@@ -71,7 +75,8 @@ export function createHeaderCheck({
     const isRefusable = outcome === 'mismatched' || (outcome === 'incomplete' && policy === 'refuse');
     if (!isRefusable || mode === 'record' || !(await checks.holds(commitment, null))) return false;
     if (await checks.holds(commitment, body.starknet_version)) return true;
-    return outcome === 'mismatched' && !(await isConfirmed(commitment, body, options));
+    // Also where it lacks something: a version that none has seen is no reason not to be compared.
+    return !(await isConfirmed(commitment, body, options));
   };
   return async (block, details, options) => {
     const { body } = block;
@@ -97,13 +102,35 @@ export function createHeaderCheck({
     const outcome = hashOutcome(whole);
     await settle('block_hash', outcome);
     const compared = outcome === 'verified' ? whole : body;
+    const isBound = outcome === 'verified';
     for (const commitment of ['transactions', 'receipts'] as const) {
-      if (isLeftOut(body.height, commitment)) continue;
-      await settle(commitment, rootOutcome(commitment, compared, details), body.transactions.length > 0);
+      if (isLeftOut(body.height, commitment, options)) continue;
+      const found = rootOutcome(commitment, compared, details);
+      const proves = await isProof(found, isBound, checks);
+      await settle(commitment, proves ? found : 'incomplete', body.transactions.length > 0);
     }
     const { header } = compared;
-    return { ...block, body: compared, eventCommitment: header?.event_commitment ?? block.eventCommitment };
+    const eventCommitment = header?.event_commitment ?? block.eventCommitment;
+    return { ...block, body: compared, isBound, eventCommitment };
   };
+}
+
+/**
+ * False where a match with the header says nothing: the hash of the block does not bind the header, although the hashes of other
+ * blocks do.
+ */
+export async function isProof(
+  outcome: string,
+  isBound: boolean,
+  checks: Pick<CheckSettings['checks'], 'holds'>,
+): Promise<boolean> {
+  return outcome !== 'verified' || isBound || !(await checks.holds('block_hash', null));
+}
+
+/** Whether a block can be compared. */
+function isWhole(commitment: HeaderCommitment, { body, details }: FetchedBlock): boolean {
+  if (commitment === 'block_hash') return hashOutcome(withCommitments(body, details)) !== 'incomplete';
+  return rootOutcome(commitment, body, details) !== 'incomplete';
 }
 
 /** Whether a block matches, and has what the commitment is made of. */

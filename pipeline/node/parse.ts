@@ -21,6 +21,8 @@ import type { BlockHeader, BlockPoint, BlockStatus, ContractClass, FetchedBlock 
 
 type Fields = Record<string, unknown>;
 
+const MAX_SECONDS = 0xffff_ffff;
+
 /** Parses the `result` of `starknet_getBlockWithReceipts`, specification 0.8 to 0.10, and checks it against its counts. */
 export function parseBlockWithReceipts(result: unknown, bytes: number): FetchedBlock {
   const block = fields(result, 'block');
@@ -58,7 +60,7 @@ function parseHeaderFields(block: Fields): BlockHeader {
     height: integer(block['block_number'], 'block_number'),
     hash: felt(block['block_hash'], 'block_hash'),
     parentHash: felt(block['parent_hash'], 'parent_hash'),
-    timestamp: integer(block['timestamp'], 'timestamp'),
+    timestamp: seconds(block['timestamp'], 'timestamp'),
     transactionCount: count(block['transaction_count'], 'transaction_count'),
   };
 }
@@ -243,6 +245,13 @@ function integer(value: unknown, at: string): number {
   if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
     throw invalidAnswer(`${at}: not a non-negative integer`);
   return value;
+}
+
+/** Unix seconds, as the tables hold them: milliseconds, which some nodes give, are refused. */
+function seconds(value: unknown, at: string): number {
+  const found = integer(value, at);
+  if (found > MAX_SECONDS) throw invalidAnswer(`${at}: ${found} is no time in seconds`);
+  return found;
 }
 
 /** Headers have counts from specification 0.10 on. */

@@ -32,6 +32,8 @@ export interface FetchedBlock {
    * answer in memory. Absent once it was compared.
    */
   readonly details?: () => readonly TransactionDetails[];
+  /** Whether the header has the hash of the block; absent: not compared. */
+  readonly isBound?: boolean;
   /** Size of the answer on the wire, which bounds prefetching. */
   readonly bytes: number;
 }
@@ -51,6 +53,8 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   /** Queued calls of higher priority go first. Default 0. */
   readonly priority?: number;
+  /** Compares the block whatever the settings leave out. */
+  readonly isSuspect?: boolean;
 }
 
 /** The result or error of one call of a batch. */

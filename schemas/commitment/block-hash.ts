@@ -7,8 +7,8 @@ import { FIRST_WITH_COMMITMENTS, isOlderThan } from './versions.ts';
 /** From this version on, the prices of gas are hashed on their own, with that of L2 gas. */
 const FIRST_WITH_L2_GAS = [0, 13, 4] as const;
 
-/** Characters that fit into a felt. */
-const MAX_TEXT = 31;
+/** What fits into a felt and has one spelling there: a leading zero byte would vanish, and a letter beyond ASCII be cut. */
+const HASHED_TEXT = /^[\x20-\x7e]{0,31}$/;
 
 export type HashedBlock = Omit<BlockBody, 'hash' | 'event_check' | 'transactions'>;
 
@@ -16,7 +16,7 @@ export type HashedBlock = Omit<BlockBody, 'hash' | 'event_check' | 'transactions
 export function blockHash(block: HashedBlock): Felt | null {
   const { header, starknet_version, transaction_count, event_count } = block;
   if (header === undefined || transaction_count === null || event_count === null) return null;
-  if (isOlderThan(starknet_version, FIRST_WITH_COMMITMENTS) || starknet_version.length > MAX_TEXT)
+  if (isOlderThan(starknet_version, FIRST_WITH_COMMITMENTS) || !HASHED_TEXT.test(starknet_version))
     return null;
   const hasL2Gas = !isOlderThan(starknet_version, FIRST_WITH_L2_GAS);
   const prices = pricesOf(header, hasL2Gas);

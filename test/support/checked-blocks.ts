@@ -46,23 +46,24 @@ export function knownStore(known: readonly `${Commitment} ${string}`[] = []): Kn
 
 export interface CheckedOptions extends Partial<Pick<CheckSettings, 'mode' | 'incomplete'>> {
   readonly store?: CommitmentStore;
-  /** The newest block that the node reports. */
-  readonly head?: number;
+  /** The newest blocks that the node reports, in turn, before any is fetched. */
+  readonly heads?: readonly number[];
 }
 
 /** A node of these blocks, by height, whose blocks are compared. */
 export async function checkedNode(
   blocks: readonly FetchedBlock[],
-  { mode = 'sample', incomplete = 'refuse', store = knownStore(), head }: CheckedOptions = {},
+  { mode = 'sample', incomplete = 'refuse', store = knownStore(), heads = [] }: CheckedOptions = {},
 ): Promise<IngestNode & { flush(): Promise<void> }> {
   const log = createLogger('test', 'silent');
   const metrics = createIngestMetrics(createMetrics('test'));
   const checks = createCommitmentChecks({ store, metrics, clock: { now: () => 0 }, log });
+  const reported = [...heads];
   const node = withBlockChecks({
     node: {
       chainId: never,
       specVersion: never,
-      blockHashAndNumber: async () => ({ height: head ?? 0, hash: ZERO_FELT }),
+      blockHashAndNumber: async () => ({ height: reported.shift() ?? 0, hash: ZERO_FELT }),
       getBlockHeader: never,
       l1Accepted: never,
       getBlockWithReceipts: async (id) => blocks[Number(id)] ?? (await never()),
@@ -72,7 +73,7 @@ export async function checkedNode(
     incomplete,
     log,
   });
-  if (head !== undefined) await node.blockHashAndNumber();
+  while (reported.length > 0) await node.blockHashAndNumber();
   return { ...node, flush: () => checks.flush() };
 }
 

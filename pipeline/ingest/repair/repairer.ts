@@ -119,7 +119,10 @@ async function refetch(
   height: number,
   published: RecordedBlock | null,
 ): Promise<BlockBody | null> {
-  const { body, status } = await node.getBlockWithReceipts(height, { signal: lease.signal });
+  const { body, status } = await node.getBlockWithReceipts(height, {
+    signal: lease.signal,
+    isSuspect: true,
+  });
   if (published !== null) return published.body.hash === body.hash ? body : null;
   const below = await readFromLog(readPublishedBlock, height - 1);
   const above = await readFromLog(readPublishedBlock, height + 1);

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 
 import type { ColumnSpec, Row } from '../../../infra/clickhouse/row-binary.ts';
 import { checkEvents } from '../../../schemas/commitment/check.ts';
-import type { ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import { blockHash } from '../../../schemas/commitment/block-hash.ts';
+import type { BlockBody, ContractsMap, EventCheck } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockItem, BlockProjection } from '../../define.ts';
 import { MAX_UINT32 } from '../../descending.ts';
 import { chainBlocks } from '../../streams.ts';
@@ -56,8 +57,14 @@ function factOf({ message, partition, offset }: BlockItem, commitments: boolean)
     events: block.transactions.reduce((sum, { events }) => sum + events.length, 0),
     header_transactions: block.transaction_count ?? NO_COUNT,
     header_events: block.event_count ?? NO_COUNT,
-    event_check: isChecked ? checkEvents(block, block.header?.event_commitment ?? null) : '',
+    event_check: isChecked ? checkOf(block) : '',
   };
+}
+
+/** A commitment counts for nothing in a header that does not give the hash of the block. */
+function checkOf(block: BlockBody): EventCheck {
+  const outcome = checkEvents(block, block.header?.event_commitment ?? null);
+  return outcome === 'verified' && blockHash(block) !== block.hash ? 'no_commitment' : outcome;
 }
 
 function digest(contracts: ContractsMap): string {

@@ -23,7 +23,7 @@ const outcomes = (
 ) =>
   checkedBlocks(
     blocks,
-    { mode, store, ...(head === undefined ? {} : { head }) },
+    { mode, store, heads: head === undefined ? [] : [head] },
     ({ body }) => body.event_check,
   );
 

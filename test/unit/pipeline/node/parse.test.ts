@@ -136,6 +136,7 @@ describe('parseBlockWithReceipts', () => {
     ['with a height in a string', { block_number: '7' }],
     ['with a fractional height', { block_number: 7.5 }],
     ['with a negative time', { timestamp: -1 }],
+    ['with a time in milliseconds', { timestamp: 1_700_000_000_000 }],
     ['with transactions that are not a list', { transactions: {} }],
     ['with bare transaction hashes', { transactions: ['0x1'] }],
     ['with a count that is not a number', { transaction_count: '1' }],
