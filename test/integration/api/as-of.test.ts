@@ -302,6 +302,9 @@ it('answers have the same bytes when the chain has gone on', { timeout: 120_000 
 it('answers are those of the new chain above a fork, and the same below', { timeout: 120_000 }, async () => {
   const gone = [...chain.values()].filter(({ height }) => height >= FORK);
   const old = chain.get(1040)!;
+  const paged = { token: COIN, as_of_block: '1040', limit: '1' };
+  const { links } = (await get('/api/transfers/', paged)).json;
+  expect((await get('/api/transfers/', { ...paged, cursor: links.next_cursor })).status).toBe(200);
   await write(gone, 'block.reverted');
   const next = Array.from({ length: gone.length }, (_, i) => smallBlock(random, FORK + i, 8, 1));
   await write(next, 'block.accepted');
@@ -313,6 +316,11 @@ it('answers are those of the new chain above a fork, and the same below', { time
       expect(await bytesAsOf(height), String(height)).not.toEqual(before.get(height));
     }
   }
+  const linked = Object.fromEntries(new URL(links.next, 'http://api').searchParams);
+  expect((await get('/api/transfers/', linked)).json.code).toBe('reverted_block');
+  expect((await get('/api/transfers/', { ...paged, cursor: links.next_cursor })).json.errors).toHaveProperty(
+    'cursor',
+  );
   const query = { token: COIN, as_of_block: '1040' };
   const reverted = await get('/api/transfers/', { ...query, as_of_hash: old.hash! });
   expect([reverted.status, reverted.json.code]).toEqual([409, 'reverted_block']);
