@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { sleep } from '../../infra/lifecycle.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { newestBlock, newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -89,7 +90,7 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
         );
       const { holders, totals, coverage } =
         past === null
-          ? await holdersNow(clickhouse, served, read, { covered, minBlock })
+          ? await holdersNow(clickhouse, served, read, { covered, minBlock, signal: request.signal })
           : await holdersAt(clickhouse, served, read, past);
       const shown = holders.slice(0, most);
       const last = shown.at(-1);
@@ -124,10 +125,15 @@ async function coverageNow(clickhouse: ClickHouse, served: ServedBuilds): Promis
   return newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
 }
 
+/** Balances are counted some seconds after a block is indexed. */
+const LOOKS = 8;
+const LOOK_MS = 250;
+
 interface Covered {
   readonly covered: () => Promise<Coverage | null>;
   /** -1: any. */
   readonly minBlock: number;
+  readonly signal: AbortSignal;
 }
 
 /** @throws 503 where the balances are not counted up to the block that the client asks for */
@@ -135,12 +141,15 @@ async function holdersNow(
   clickhouse: ClickHouse,
   served: ServedBuilds,
   read: HoldersRead,
-  { covered, minBlock }: Covered,
+  { covered, minBlock, signal }: Covered,
 ): Promise<Holders> {
   // Before the balances: a block that is not due by then is counted in them. A newer one is due when the newest block is read.
-  const coverage = await covered();
-  if (minBlock > (coverage?.upTo ?? -1))
-    throw behind(`Balances are not counted up to block ${minBlock} yet.`);
+  let coverage = await covered();
+  for (let look = 0; minBlock > (coverage?.upTo ?? -1); look += 1) {
+    if (look === LOOKS) throw behind(`Balances are not counted up to block ${minBlock} yet.`);
+    await sleep(LOOK_MS, signal);
+    coverage = await covered();
+  }
   const [holders, totals] = await Promise.all([
     holdersPage(clickhouse, served, read),
     holderTotals(clickhouse, served, read.token),

@@ -1,6 +1,6 @@
 /**
  * Verifies proofs of `GET /api/transfers/proof/`. This file needs no other: it can be copied. It runs wherever Web Crypto does:
- * browsers, Node 20, Deno and Bun.
+ * Deno, Bun, Node from 22.18 on, which read TypeScript, and compiled also in browsers and in Node 20.
  */
 
 /** As the service answers. */
@@ -87,7 +87,8 @@ export class ProofError extends Error {
  *
  * Not covered: that the chain has a block of this hash. Compare the number and the hash that are returned with a node of your
  * own, or with the state on L1. Nor is what the event does not show: `finality`, the names and decimals of the token, whether its
- * contract is one of erc20 or erc721 (so whether the number is an amount or a token id), fees, and the status of the transaction.
+ * contract is one of erc20 or erc721 or of neither (`kind`: so whether the number is an amount or a token id), fees, and the status
+ * of the transaction.
  *
  * @returns the block whose hash is to be compared
  * @throws ProofError
@@ -150,9 +151,9 @@ function verifyPath({ block, event, path, root }: TransferProof, { hash, pair }:
     felt(from_address),
     felt(transaction_hash),
     count(keys.length),
-    ...keys.map(felt),
+    ...Array.from(keys, felt),
     count(data.length),
-    ...data.map(felt),
+    ...Array.from(data, felt),
   ]);
   let height = 0;
   let index = 0n;
@@ -187,6 +188,7 @@ function verifyPath({ block, event, path, root }: TransferProof, { hash, pair }:
 
 function verifyBlockHash(block: ProvenBlock, { hash }: Poseidon): void {
   const version = block.starknet_version;
+  if (typeof version !== 'string') throw new TypeError('the version is no text');
   const [, major, minor, patch] = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?:\.\d{1,9})?$/.exec(version) ?? [];
   const ordered = (Number(major) * 1000 + Number(minor)) * 1000 + Number(patch);
   if (!(ordered >= 13_002))
@@ -227,6 +229,8 @@ function verifyBlockHash(block: ProvenBlock, { hash }: Poseidon): void {
 const ITEM_FACTOR = 2 ** 20;
 
 function verifyTransfer({ block, event, transfer, finality }: TransferProof): void {
+  if (finality !== 'ACCEPTED_ON_L2' && finality !== 'ACCEPTED_ON_L1')
+    throw new TypeError(`${finality} is no finality`);
   const equal = {
     token_address: felt(transfer.token_address) === felt(event.from_address),
     txhash: felt(transfer.txhash) === felt(event.transaction_hash),

@@ -151,6 +151,9 @@ describe('verifyProof', () => {
     [{ ...proof, path: null }],
     [{ ...proof, event: {} }],
     [{ ...proof, block: undefined }],
+    [{ ...proof, block: { ...proof.block, starknet_version: [proof.block.starknet_version] } }],
+    [{ ...proof, finality: undefined, transfer: { ...proof.transfer, status: undefined } }],
+    [{ ...proof, finality: 'FOO', transfer: { ...proof.transfer, status: 'FOO' } }],
   ])('refuses what is no proof', async (given) => {
     expect(await reasonOf(given as unknown as TransferProof)).toBe('format');
   });
