@@ -28,5 +28,5 @@ function commitmentLine({
   no_commitment,
   mismatched,
 }: NonNullable<VerifyReport['commitments']>): string {
-  return `Event commitments: ${verified} blocks match, ${mismatched} do not, ${old_version} are of an older Starknet, ${no_commitment} have none in the log.`;
+  return `Event commitments: ${verified} blocks match, ${mismatched} do not, ${old_version} are of an older Starknet, ${no_commitment} have none that the hash of their block binds.`;
 }

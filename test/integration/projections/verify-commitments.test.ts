@@ -9,6 +9,7 @@ import { accepted, busyBlock, madeUpHeader, reverted } from '../../support/chain
 import { independentCommitment } from '../../support/event-commitment.ts';
 import { projectionWorld } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { withTrueHash } from '../../support/true-chain.ts';
 
 /** A verification of the log with the event commitments of its headers, computed here by another implementation. */
 
@@ -20,23 +21,37 @@ const withCommitment = (block: BlockBody, isTrue: boolean): BlockBody => {
   return { ...block, header: { ...madeUpHeader, event_commitment } };
 };
 
+/** With the hashes of their headers, each on top of the one before. */
+function chained(blocks: readonly BlockBody[]): BlockBody[] {
+  const chain: BlockBody[] = [];
+  for (const block of blocks) {
+    const parent = chain.at(-1)?.hash ?? block.parent_hash;
+    chain.push(block.header === undefined ? { ...block, parent_hash: parent } : withTrueHash(block, parent));
+  }
+  return chain;
+}
+
 beforeAll(async () => {
   world = await projectionWorld();
-  const orphan = withCommitment(busyBlock(2, 3, 1), false);
-  const blocks = [
+  const blocks = chained([
     ...Array.from({ length: TRUE }, (_, height) => withCommitment(busyBlock(height, 3), true)),
     withCommitment(busyBlock(3, 3), false),
     { ...withCommitment(busyBlock(4, 3), false), starknet_version: '0.13.1' },
     busyBlock(5, 3),
-  ];
+    // Its commitment matches, but its hash does not bind it.
+    withCommitment(busyBlock(6, 3), true),
+  ]);
+  const unbound = { ...(blocks[6] ?? expect.fail('no block')), sequencer_address: toFelt(7n) };
+  const parent = blocks[1]?.hash ?? expect.fail('no block');
+  const orphan = withTrueHash(withCommitment(busyBlock(2, 3, 1), false), parent);
   await world.publish([
     accepted(orphan, 1),
     reverted(orphan, 2),
-    ...blocks.map((block) => accepted(block, 3)),
+    ...[...blocks.slice(0, 6), unbound].map((block) => accepted(block, 3)),
   ]);
   await world.catchUp();
   await world.pool.query(
-    "INSERT INTO tds.chunks (name, range_start, cursor, final_height) VALUES ('live', 0, 6, 0)",
+    "INSERT INTO tds.chunks (name, range_start, cursor, final_height) VALUES ('live', 0, 7, 0)",
   );
 });
 afterAll(async () => await world?.close());
@@ -57,9 +72,9 @@ test('names the block whose events do not match, and counts all outcomes', async
       reread: true,
     },
   ]);
-  expect(report.commitments).toEqual({ verified: TRUE, mismatched: 1, old_version: 1, no_commitment: 1 });
+  expect(report.commitments).toEqual({ verified: TRUE, mismatched: 1, old_version: 1, no_commitment: 2 });
   expect(reportLines(report)).toContain(
-    'Event commitments: 3 blocks match, 1 do not, 1 are of an older Starknet, 1 have none in the log.',
+    'Event commitments: 3 blocks match, 1 do not, 1 are of an older Starknet, 2 have none that the hash of their block binds.',
   );
 }, 60_000);
 
