@@ -65,10 +65,11 @@ export const MAX_MESSAGE_BYTES = 17_000_000;
 /** Delay before the group is joined again after kafkajs has given up on an unavailable broker. */
 const REJOIN_MS = 1000;
 /**
- * Rejoins in a row after a TypeError of kafkajs: a fetch that runs while the group rebalances reads the offsets of a partition
- * that the member has just lost (`offsetManager/index.js:nextOffset`). More, without a batch in between, are another defect.
+ * Rejoins within a minute after a TypeError of kafkajs: a fetch that runs while the group rebalances reads the offsets of a
+ * partition that the member has just lost (`offsetManager/index.js:nextOffset`). More are another defect.
  */
-const MAX_DEFECTS = 3;
+const MAX_DEFECTS = 10;
+const DEFECT_MS = 60_000;
 /** Longest time that `stop` waits for a join under way; the member then leaves the group in the background. */
 const JOIN_GRACE_MS = 3000;
 
@@ -101,8 +102,8 @@ class GroupConsumption implements Consumption {
   /** Resolves when the group is joined, or the attempt has failed. */
   #joining: Promise<void> = Promise.resolve();
   #isRejoining = false;
-  /** TypeErrors of kafkajs since the last batch. */
-  #defects = 0;
+  /** When kafkajs has ended with a TypeError within the last minute. */
+  #defects: number[] = [];
   readonly #stopping = new AbortController();
 
   constructor(kafka: Pick<kafkajs.Kafka, 'consumer'>, topicPrefix: string, options: ConsumeOptions) {
@@ -139,7 +140,7 @@ class GroupConsumption implements Consumption {
     consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => this.#onAssigned(payload.memberAssignment));
     consumer.on(consumer.events.CRASH, ({ payload }) => {
       // Errors of the handler do not arrive here.
-      const isDefect = payload.error.cause instanceof TypeError && (this.#defects += 1) <= MAX_DEFECTS;
+      const isDefect = payload.error.cause instanceof TypeError && this.#isTolerated();
       if (this.#isRejoining || isDefect) this.#joining = this.#rejoin();
       else this.#crash(payload.error);
     });
@@ -160,6 +161,12 @@ class GroupConsumption implements Consumption {
       partitionsConsumedConcurrently: 1,
       eachBatch: async (payload) => await this.#onFetched(payload),
     });
+  }
+
+  #isTolerated(): boolean {
+    const now = Date.now();
+    this.#defects = [...this.#defects.filter((at) => at > now - DEFECT_MS), now];
+    return this.#defects.length <= MAX_DEFECTS;
   }
 
   async #rejoin(): Promise<void> {
@@ -220,7 +227,6 @@ class GroupConsumption implements Consumption {
     }
     if (first.offset !== next) return this.#crash(messagesDeleted(id, next, first.offset));
 
-    this.#defects = 0;
     this.#sought.delete(id);
     const handled = await this.#handle(payload, {
       topic: topic.name,

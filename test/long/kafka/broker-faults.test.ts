@@ -230,7 +230,7 @@ test(
     }, 60_000);
     expect([...backfillFailures, ...headFailures]).toEqual([]);
     // Each role has survived by itself.
-    expect(service.pids()).toEqual(pids);
+    expect(service.pids(), service.printed()).toEqual(pids);
   },
 );
 
