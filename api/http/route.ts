@@ -318,6 +318,7 @@ export function defineRoute<
         served,
         asOf,
         answer: async () => {
+          // A row may be missing because the block was reverted meanwhile.
           const { status, ...rest } = await declaration.handler(context).catch(async (error: unknown) => {
             await found?.confirm();
             throw error;

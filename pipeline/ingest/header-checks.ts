@@ -75,7 +75,7 @@ export function createHeaderCheck({
     const isRefusable = outcome === 'mismatched' || (outcome === 'incomplete' && policy === 'refuse');
     if (!isRefusable || mode === 'record' || !(await checks.holds(commitment, null))) return false;
     if (await checks.holds(commitment, body.starknet_version)) return true;
-    // Also where it lacks something: a version that none has seen is no reason not to be compared.
+    // Also a block that lacks something: any block can name a version that nobody has seen.
     return !(await isConfirmed(commitment, body, options));
   };
   return async (block, details, options) => {
@@ -102,29 +102,18 @@ export function createHeaderCheck({
     const outcome = hashOutcome(whole);
     await settle('block_hash', outcome);
     const compared = outcome === 'verified' ? whole : body;
-    const isBound = outcome === 'verified';
+    // A match with a header that no hash binds says nothing where the hashes of other blocks bind theirs.
+    const isBound = outcome === 'verified' || !(await checks.holds('block_hash', null));
     for (const commitment of ['transactions', 'receipts'] as const) {
       if (isLeftOut(body.height, commitment, options)) continue;
       const found = rootOutcome(commitment, compared, details);
-      const proves = await isProof(found, isBound, checks);
-      await settle(commitment, proves ? found : 'incomplete', body.transactions.length > 0);
+      const proved = found === 'verified' && !isBound ? 'incomplete' : found;
+      await settle(commitment, proved, body.transactions.length > 0);
     }
     const { header } = compared;
     const eventCommitment = header?.event_commitment ?? block.eventCommitment;
     return { ...block, body: compared, isBound, eventCommitment };
   };
-}
-
-/**
- * False where a match with the header says nothing: the hash of the block does not bind the header, although the hashes of other
- * blocks do.
- */
-export async function isProof(
-  outcome: string,
-  isBound: boolean,
-  checks: Pick<CheckSettings['checks'], 'holds'>,
-): Promise<boolean> {
-  return outcome !== 'verified' || isBound || !(await checks.holds('block_hash', null));
 }
 
 /** Whether a block can be compared. */

@@ -32,7 +32,7 @@ export interface FetchedBlock {
    * answer in memory. Absent once it was compared.
    */
   readonly details?: () => readonly TransactionDetails[];
-  /** Whether the header has the hash of the block; absent: not compared. */
+  /** False: the header does not have the hash of the block, as those of other blocks do. Absent: not compared. */
   readonly isBound?: boolean;
   /** Size of the answer on the wire, which bounds prefetching. */
   readonly bytes: number;

@@ -4,7 +4,8 @@ import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts'
 
 /**
  * The final state of the log, by the rule of the tables: of every (height, body, contracts) the message with the highest
- * seq wins; whether the events were compared is no part of the body. Returns the accepted hashes by height, and every violation of the log's invariants.
+ * seq wins; whether the events were compared is no part of the body. Returns the accepted hashes by height, and every
+ * violation of the log's invariants.
  */
 export function foldLog(messages: readonly ChainBlocksMessage[]): {
   accepted: Map<number, string>;
