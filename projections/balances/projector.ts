@@ -7,6 +7,8 @@ import type { PostgresProjection } from '../define.ts';
 
 const KEPT = 32;
 const KEPT_ON_L1 = 4;
+/** An answer as of a block is based on the oldest read that still counts: these are kept for good. */
+const KEPT_OLDEST = 4;
 
 /**
  * Balances read from the chain. All messages about a pair are in one partition, so they are folded in the order of the
@@ -15,7 +17,7 @@ const KEPT_ON_L1 = 4;
 export const balances: PostgresProjection<BalancesMessage> = {
   kind: 'postgres',
   name: 'balances',
-  version: 1,
+  version: 2,
   topic: topics.balances,
   ddl: tableSql(import.meta.url),
   notify: { channel: OBSERVED_CHANNEL, payload: ({ account, token }) => `${account}:${token}` },
@@ -34,11 +36,12 @@ export const balances: PostgresProjection<BalancesMessage> = {
         await tx.query(
           `DELETE FROM ${schema}.anchors USING (
              SELECT block, block_hash, row_number() OVER (ORDER BY block DESC, block_hash) AS nth,
+               row_number() OVER (ORDER BY block, block_hash) AS nth_oldest,
                row_number() OVER (PARTITION BY block <= $3 ORDER BY block DESC, block_hash) AS nth_of_kind
              FROM ${schema}.anchors WHERE account = $1 AND token = $2
            ) AS ranked
            WHERE account = $1 AND token = $2 AND anchors.block = ranked.block
-             AND anchors.block_hash = ranked.block_hash AND nth > ${KEPT}
+             AND anchors.block_hash = ranked.block_hash AND nth > ${KEPT} AND nth_oldest > ${KEPT_OLDEST}
              AND NOT (ranked.block <= $3 AND nth_of_kind <= ${KEPT_ON_L1})`,
           [account, token, l1_height ?? -1],
         );

@@ -1,8 +1,8 @@
 -- Balances read from the chain, by account and token. Times are unix milliseconds.
 
 -- An anchor is a balance at a block, valid while that block is indexed at its height. The fold does not know the indexed
--- blocks, so it keeps as many as a reader may fall back on: the newest 32 of a pair, and the newest 4 that were at or
--- below the height accepted on L1 when a later one was read.
+-- blocks, so it keeps as many as a reader may fall back on: the newest 32 of a pair, the newest 4 that were at or below the
+-- height accepted on L1 when a later one was read, and the oldest 4, which answers as of a block are based on.
 CREATE TABLE {{schema}}.anchors (
   account       text NOT NULL,
   token         text NOT NULL,

@@ -97,16 +97,18 @@ test('keeps reads at both blocks of a height, and of two at one block the later,
   });
 });
 
-test('keeps the newest 32 reads, and the newest 4 that were accepted on L1, of any age', async () => {
-  await fold(...[1, 2, 3, 4, 5, 6].map((block) => message(block)));
-  expect(await blocks()).toEqual([6, 5, 4, 3, 2, 1]);
-  // 5 and 6 are above the height accepted on L1; one of 40 more is read at every block.
-  const more = Array.from({ length: 40 }, (_, index) => message(100 + index, { l1_height: 4 }));
+test('keeps the oldest 4 reads, the newest 32, and the newest 4 that were accepted on L1', async () => {
+  const first = Array.from({ length: 10 }, (_, index) => index + 1);
+  await fold(...first.map((block) => message(block)));
+  expect(await blocks()).toEqual(first.toReversed());
+  // 9 and 10 are above the height accepted on L1; one of 40 more is read at every block.
+  const more = Array.from({ length: 40 }, (_, index) => message(100 + index, { l1_height: 8 }));
   await fold(...more);
-  expect(await blocks()).toEqual([...Array.from({ length: 32 }, (_, index) => 139 - index), 4, 3, 2, 1]);
+  const newest = (block: number, count: number) => Array.from({ length: count }, (_, index) => block - index);
+  expect(await blocks()).toEqual([...newest(139, 32), 8, 7, 6, 5, 4, 3, 2, 1]);
   await fold(message(140, { l1_height: 110 }));
-  // 140 to 109 are the newest 32; 110, 109, 108 and 4 the newest accepted on L1 of those that were left.
-  expect(await blocks()).toEqual([...Array.from({ length: 33 }, (_, index) => 140 - index), 4]);
+  // 140 to 109 are the newest 32; 110, 109, 108 and 8 the newest accepted on L1 of those that were left.
+  expect(await blocks()).toEqual([...newest(140, 33), 8, 4, 3, 2, 1]);
 });
 
 test('marks a contract that gives no balance until it gives one', async () => {
