@@ -33,6 +33,7 @@ export const indexedBlocks: BlockProjection = {
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   insertLast: true,
+  takesBack: ({ message }) => message.type === 'block.reverted',
   tables: {
     indexed_blocks: {
       columns: [

@@ -15,6 +15,8 @@ export interface Target {
 export interface Share {
   readonly target: Target;
   readonly tables: ReadonlyMap<string, RowEncoder>;
+  /** The rows of items that take others back, where these are inserted before the rest of the batch. */
+  readonly takenBack: ReadonlyMap<string, RowEncoder>;
   /** Arguments of `derive`. */
   readonly touched: unknown[];
   readonly moves: Map<Reading, { expected: number; next: number }>;
@@ -51,7 +53,7 @@ export interface Batch {
 export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Batch {
   let messages = 0;
   const shares = targets.map((target, index) => createShare(target, sizes?.[index]));
-  const encoders = shares.flatMap(({ tables }) => [...tables.values()]);
+  const encoders = shares.flatMap(encodersOf);
   const sharesAt = (reading: Reading, offset: number): Share[] =>
     shares.filter(({ target }) => (reading.planned.get(target.build) ?? Infinity) <= offset);
   const pass = (reading: Reading, offset: number, passing: readonly Share[]): void => {
@@ -87,20 +89,32 @@ export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Bat
 }
 
 function createShare(target: Target, sizes?: ReadonlyMap<string, number>): Share {
-  const tables = Object.entries(target.projection.tables).map(
-    ([name, { columns }]) => [name, createRowEncoder(columns, sizes?.get(name))] as const,
-  );
-  return { target, tables: new Map(tables), touched: [], moves: new Map() };
+  const { tables, takesBack } = target.projection;
+  const encoders = (bytes?: ReadonlyMap<string, number>): ReadonlyMap<string, RowEncoder> =>
+    new Map(
+      Object.entries(tables).map(([name, { columns }]) => [
+        name,
+        createRowEncoder(columns, bytes?.get(name)),
+      ]),
+    );
+  const takenBack = takesBack === undefined ? new Map<string, RowEncoder>() : encoders(new Map());
+  return { target, tables: encoders(sizes), takenBack, touched: [], moves: new Map() };
+}
+
+function encodersOf({ tables, takenBack }: Share): RowEncoder[] {
+  return [...tables.values(), ...takenBack.values()];
 }
 
 /** Adds the rows of a message to all of these shares, or on an error to none. */
 function addRows(shares: readonly Share[], item: StreamItem): void {
-  const undos = shares.flatMap(({ tables }) => [...tables.values()].map((encoder) => encoder.mark()));
+  const undos = shares.flatMap((share) => encodersOf(share).map((encoder) => encoder.mark()));
   try {
-    for (const { target, tables } of shares) {
-      for (const [table, rows] of Object.entries(target.projection.project(item))) {
-        const encoder = tables.get(table);
-        if (encoder === undefined) throw new TypeError(`${target.projection.name} has no table ${table}`);
+    for (const { target, tables, takenBack } of shares) {
+      const { name, project, takesBack } = target.projection;
+      const receiving = takesBack?.(item) === true ? takenBack : tables;
+      for (const [table, rows] of Object.entries(project(item))) {
+        const encoder = receiving.get(table);
+        if (encoder === undefined) throw new TypeError(`${name} has no table ${table}`);
         encoder.add(rows);
       }
     }

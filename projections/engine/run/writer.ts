@@ -26,13 +26,15 @@ export interface WriterDependencies
 
 /**
  * Writes batches: the base rows of up to two at once, everything that depends on order one round after the other
- * (finisher.ts). A round writes derived tables, then the rows that say what is indexed, then checkpoints. So a checkpoint
+ * (finisher.ts). What takes blocks back is written first. A round writes derived tables, then the rows that say what is indexed, then checkpoints. So a checkpoint
  * never moves over a gap, and totals never lead what can be queried. Every part is idempotent.
  */
 export function createWriter(dependencies: WriterDependencies): Writer {
   const { metrics, signal } = dependencies;
   const locks = createBatchLocks(dependencies);
   const insert = createInsert(dependencies);
+  const insertTakenBack = async ({ shares }: Batch): Promise<void> =>
+    await allOf(shares.map((share) => insert([{ ...share, tables: share.takenBack }])));
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let freed = Promise.withResolvers<void>();
@@ -54,7 +56,8 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   const write = async (batch: Batch, before: Promise<void>): Promise<void> => {
     const held = locks.take(batch);
     const first = batch.shares.filter(({ target }) => !isInsertedLast(target));
-    const inserting = first.map((share) => held.then(() => insert([share])));
+    const takenBack = held.then(() => insertTakenBack(batch));
+    const inserting = [takenBack, ...first.map((share) => takenBack.then(() => insert([share])))];
     for (const inserted of inserting) inserted.catch(() => {}); // reported below
     try {
       await before;

@@ -70,6 +70,24 @@ describe('createBatch', () => {
     expect(batch.moves().map(({ move }) => move.next)).toEqual([1]);
   });
 
+  test('keeps the rows that take others back apart, for projections that ask for it', () => {
+    const plain = target('plain');
+    const marking: Target = {
+      ...target('last'),
+      projection: { ...projection('last'), takesBack: ({ offset }) => offset === 1 },
+    };
+    const place = reading([
+      [plain, 0],
+      [marking, 0],
+    ]);
+    const batch = createBatch([plain, marking]);
+    for (const offset of [0, 1]) batch.add(place, item(offset));
+    expect(batch.shares.map(({ tables }) => tables.get('numbers')?.rows)).toEqual([4, 2]);
+    expect(batch.shares.map(({ takenBack }) => takenBack.get('numbers')?.rows)).toEqual([undefined, 2]);
+    expect(() => batch.add(place, item(2, 101))).toThrow('UInt8');
+    expect(batch.bytes()).toBe(8);
+  });
+
   test('moves no checkpoint of a partition that was reopened', () => {
     const only = target('only');
     const [old, fresh] = [reading([[only, 0]]), reading([[only, 0]])];

@@ -37,7 +37,7 @@ function createDeriving() {
   };
   const batch = (height: number, messages = 100): Batch => ({
     ...emptyBatch(messages),
-    shares: [{ target, tables: new Map(), touched: [height], moves: new Map() }],
+    shares: [{ target, tables: new Map(), takenBack: new Map(), touched: [height], moves: new Map() }],
     moves: () => {
       steps.push(`checkpoint ${height}`);
       return [];
@@ -109,7 +109,7 @@ test('derives each batch of few messages at once: these are blocks of the head',
   expect(steps).toEqual(['derive 1', 'checkpoint 1', 'derive 2', 'checkpoint 2']);
 });
 
-test('announces what was indexed once its rows are inserted, before anything is derived from them', async () => {
+test('takes blocks back before all other rows, and announces new ones before anything is derived from them', async () => {
   const clock = createSimClock(0, () => 0.5);
   const steps: string[] = [];
   const targetOf = (name: string, insertLast: boolean): Target => ({
@@ -122,8 +122,11 @@ test('announces what was indexed once its rows are inserted, before anything is 
     },
     build: { projection: name, version: 1, build: 1, names: { rows: `rows_of_${name}` } },
   });
-  const encoder = createRowEncoder([{ name: 'height', type: 'UInt32' }]);
-  encoder.add([{ height: 1 }]);
+  const rowOf = (height: number) => {
+    const encoder = createRowEncoder([{ name: 'height', type: 'UInt32' }]);
+    encoder.add([{ height }]);
+    return new Map([['rows', encoder]]);
+  };
   const step =
     (ms: number) =>
     async (what: string): Promise<void> => {
@@ -131,10 +134,10 @@ test('announces what was indexed once its rows are inserted, before anything is 
       await clock.sleep(ms);
       steps.push(`${what} ends`);
     };
-  const indexed = new Map([['rows', encoder]]);
   const writer = createWriter({
     clickhouse: {
-      insertEncoded: async (table) => await step(50)(`insert into ${table}`),
+      insertEncoded: async (table, _, bytes) =>
+        await step(50)(`insert ${bytes.readUInt32LE()} into ${table}`),
       command: async (sql) => await step(100)(`derive ${sql}`),
     },
     state: {
@@ -157,16 +160,32 @@ test('announces what was indexed once its rows are inserted, before anything is 
   writer.submit({
     ...emptyBatch(1),
     shares: [
-      { target: targetOf('first', false), tables: new Map(), touched: [1], moves: new Map() },
-      { target: targetOf('last', true), tables: indexed, touched: [1], moves: new Map() },
+      {
+        target: targetOf('first', false),
+        tables: rowOf(2),
+        takenBack: new Map(),
+        touched: [1],
+        moves: new Map(),
+      },
+      {
+        target: targetOf('last', true),
+        tables: rowOf(3),
+        takenBack: rowOf(1),
+        touched: [1],
+        moves: new Map(),
+      },
     ],
   });
   await clock.run(1000);
   expect(steps).toEqual([
+    'insert 1 into rows_of_last begins',
+    'insert 1 into rows_of_last ends',
+    'insert 2 into rows_of_first begins',
+    'insert 2 into rows_of_first ends',
     'derive first begins',
     'derive first ends',
-    'insert into rows_of_last begins',
-    'insert into rows_of_last ends',
+    'insert 3 into rows_of_last begins',
+    'insert 3 into rows_of_last ends',
     'announcement begins',
     'derive last begins',
     'announcement ends',
