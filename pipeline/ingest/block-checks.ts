@@ -1,4 +1,5 @@
-import type { CheckSettings } from './commitments.ts';
+import type { CheckSettings, Comparison } from './commitments.ts';
+import type { BlockId, CallOptions, FetchedBlock } from '../node/types.ts';
 import { createEventCheck } from './event-checks.ts';
 import { createHeaderCheck } from './header-checks.ts';
 import type { IsLeftOut } from './header-checks.ts';
@@ -34,11 +35,17 @@ export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNo
     return mode !== 'refuse' && checks.strange(commitment) >= STRANGE_AFTER;
   };
   const checkHeader = createHeaderCheck({ ...settings, isLeftOut, fetch: node.getBlockWithReceipts });
-  const fetch: IngestNode['getBlockWithReceipts'] = async (id, options) => {
+  const fetch = async (
+    id: BlockId,
+    comparisons: Comparison[],
+    options?: CallOptions,
+  ): Promise<FetchedBlock> => {
     const { details, ...block } = await node.getBlockWithReceipts(id, options);
-    return mode === 'off' ? block : await checkHeader(block, details, options);
+    return mode === 'off' ? block : await checkHeader(block, details, comparisons, options);
   };
-  const checkEvents = createEventCheck({ ...settings, fetch, newest: () => newest });
+  /** Blocks that others are compared with: their own comparisons do not count. */
+  const fetchOther: IngestNode['getBlockWithReceipts'] = async (id, options) => await fetch(id, [], options);
+  const checkEvents = createEventCheck({ ...settings, fetch: fetchOther, newest: () => newest });
   return {
     ...node,
     async blockHashAndNumber(...args) {
@@ -47,9 +54,13 @@ export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNo
       return found;
     },
     async getBlockWithReceipts(id, options) {
-      const block = await fetch(id, options);
-      if (mode === 'off' || isLeftOut(block.body.height, 'events', options)) return block;
-      return await checkEvents(block, options);
+      const comparisons: Comparison[] = [];
+      const fetched = await fetch(id, comparisons, options);
+      if (mode === 'off') return fetched;
+      const isWhole = !isLeftOut(fetched.body.height, 'events', options);
+      const block = isWhole ? await checkEvents(fetched, comparisons, options) : fetched;
+      checks.compared(block.body, comparisons);
+      return block;
     },
   };
 }

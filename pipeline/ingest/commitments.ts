@@ -67,6 +67,14 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
   };
 }
 
+/** Comparison of a block with a commitment. */
+export interface Comparison {
+  readonly commitment: Commitment;
+  readonly outcome: CheckOutcome;
+  /** The block has what the commitment is made of. */
+  readonly proves: boolean;
+}
+
 /** Questions about what does not hold after which the store is asked again: another process may have verified a block. */
 const READ_EVERY = 16;
 const STORE_EVERY_MS = 10_000;
@@ -76,6 +84,13 @@ const MAX_VERIFIED_VERSIONS = 500;
 const MAX_VERSION_LENGTH = 31;
 const OTHER_VERSIONS = 'other';
 
+/** How long a verified block counts that has not been published, in milliseconds. */
+const UNPUBLISHED_MS = 600_000;
+
+/**
+ * What is known from comparisons. A verified block counts at once, but is forgotten if it is not published: the node may have
+ * answered with a block of another chain.
+ */
 export interface CommitmentChecks {
   /** Whether a block was ever verified; of one Starknet version, or of any. */
   holds(commitment: Commitment, version: string | null): Promise<boolean>;
@@ -83,16 +98,17 @@ export interface CommitmentChecks {
   isAboveVerified(height: number): Promise<boolean>;
   /** Mismatches in a row of a commitment that is not known to hold. */
   strange(commitment: Commitment): number;
-  /** `proves`: the block has what the commitment is made of. Stored within seconds, and at once where it is the first of its version. */
-  count(
-    commitment: Commitment,
-    block: Pick<BlockBody, 'height' | 'starknet_version'>,
-    outcome: CheckOutcome,
-    proves: boolean,
-  ): Promise<void>;
+  /** Takes the comparisons of a block that was not refused. They are stored once it is published. */
+  compared(block: BlockBody, comparisons: readonly Comparison[]): void;
+  /** Stores within seconds that a block was refused. */
+  refused(block: ComparedBlock, comparison: Omit<Comparison, 'outcome'>): Promise<void>;
+  /** Stores the comparisons of these blocks within seconds, and at once the first verified one of a Starknet version. */
+  published(blocks: readonly BlockBody[]): Promise<void>;
   /** Stores what was counted. */
   flush(): Promise<void>;
 }
+
+type ComparedBlock = Pick<BlockBody, 'height' | 'starknet_version'>;
 
 export interface CheckSettings {
   readonly checks: CommitmentChecks;
@@ -132,29 +148,10 @@ function createVersionNames(
   };
 }
 
-export function createCommitmentChecks({
-  store,
-  metrics,
-  clock,
-  log,
-}: CommitmentChecksDeps): CommitmentChecks {
-  const held = new Map<Commitment, Set<string>>();
-  const asked = new Map<Commitment, number>();
-  const strange = new Map<Commitment, number>();
-  let lowest = Infinity;
-  let oldBlocks = 0;
+/** Counts of outcomes, stored together every few seconds. */
+function createCounter({ store, clock, log }: Omit<CommitmentChecksDeps, 'metrics'>) {
   let counted = new Map<string, CheckCount>();
   let storeAt = clock.now() + STORE_EVERY_MS;
-  const nameOf = createVersionNames(store);
-
-  const isHeld = (commitment: Commitment, version: string | null): boolean => {
-    const versions = held.get(commitment);
-    return version === null ? (versions?.size ?? 0) > 0 : versions?.has(version) === true;
-  };
-  const hold = (commitment: Commitment, versions: readonly string[]): void => {
-    if (versions.some((version) => !isHeld(commitment, version))) strange.delete(commitment);
-    held.set(commitment, new Set([...(held.get(commitment) ?? []), ...versions]));
-  };
   const flush = async (): Promise<void> => {
     if (counted.size === 0) return;
     const storing = counted;
@@ -163,32 +160,8 @@ export function createCommitmentChecks({
     await store.add([...storing.values()]);
   };
   return {
-    async holds(commitment, version) {
-      if (isHeld(commitment, version)) return true;
-      const times = asked.get(commitment) ?? 0;
-      asked.set(commitment, times + 1);
-      if (times % READ_EVERY === 0) {
-        const versions = await store.held(commitment);
-        if (versions.length > 0) hold(commitment, versions);
-      }
-      return isHeld(commitment, version);
-    },
-    async isAboveVerified(height) {
-      if (oldBlocks % READ_EVERY === 0) lowest = Math.min(lowest, (await store.lowest()) ?? Infinity);
-      oldBlocks += 1;
-      return height >= lowest;
-    },
-    strange: (commitment) => strange.get(commitment) ?? 0,
-    async count(commitment, { height, starknet_version }, outcome, proves) {
-      metrics.commitmentChecks.inc({ commitment, outcome });
-      if (outcome === 'mismatched' && !isHeld(commitment, starknet_version))
-        strange.set(commitment, (strange.get(commitment) ?? 0) + 1);
-      if (!proves) return;
-      const version = await nameOf(starknet_version, outcome);
-      if (outcome === 'verified') {
-        strange.delete(commitment);
-        lowest = Math.min(lowest, height);
-      }
+    flush,
+    add(commitment: Commitment, version: string, outcome: CheckOutcome, height: number): void {
       const key = `${commitment} ${version} ${outcome}`;
       const { blocks, from, to } = counted.get(key) ?? { blocks: 0, from: height, to: height };
       counted.set(key, {
@@ -199,18 +172,114 @@ export function createCommitmentChecks({
         from: Math.min(from, height),
         to: Math.max(to, height),
       });
-      if (outcome === 'verified' && !isHeld(commitment, version)) {
-        await flush();
-        hold(commitment, [version]);
-        log.info({ commitment, version }, 'blocks match: those that do not are refused from now on');
-      } else if (clock.now() >= storeAt) {
-        // Counts are lost if the store is unavailable; the block is not.
-        await flush().catch((error: unknown) =>
-          log.warn({ err: error }, 'outcomes of comparisons not stored'),
-        );
+    },
+    /** Counts are lost if the store is unavailable; the blocks are not. */
+    async flushIfDue(): Promise<void> {
+      if (clock.now() < storeAt) return;
+      await flush().catch((error: unknown) => log.warn({ err: error }, 'outcomes of comparisons not stored'));
+    },
+  };
+}
+
+/** Versions of which a block was verified, by commitment, and the lowest verified height. */
+function createVerified(clock: Pick<Clock, 'now'>) {
+  const held = new Map<Commitment, Set<string>>();
+  /** Of blocks that are not published: until when they count. */
+  const unpublished = new Map<Commitment, Map<string, number>>();
+  let lowest = Infinity;
+  let lowestUnpublished = { height: Infinity, until: 0 };
+  return {
+    isHeld(commitment: Commitment, version: string | null): boolean {
+      const [stored, recent] = [held.get(commitment), unpublished.get(commitment)];
+      if (version !== null) return stored?.has(version) === true || (recent?.get(version) ?? 0) > clock.now();
+      return (stored?.size ?? 0) > 0 || [...(recent?.values() ?? [])].some((until) => until > clock.now());
+    },
+    isStored: (commitment: Commitment, version: string) => held.get(commitment)?.has(version) === true,
+    store(commitment: Commitment, versions: readonly string[]): void {
+      held.set(commitment, new Set([...(held.get(commitment) ?? []), ...versions]));
+    },
+    storeLowest(height: number): void {
+      lowest = Math.min(lowest, height);
+    },
+    add(commitment: Commitment, { height, starknet_version }: ComparedBlock): void {
+      const until = clock.now() + UNPUBLISHED_MS;
+      const recent = unpublished.get(commitment) ?? new Map<string, number>();
+      unpublished.set(commitment, recent);
+      if (recent.has(starknet_version) || recent.size < MAX_VERSIONS) recent.set(starknet_version, until);
+      if (height <= lowestUnpublished.height || lowestUnpublished.until <= clock.now())
+        lowestUnpublished = { height, until };
+    },
+    lowest: () =>
+      lowestUnpublished.until > clock.now() ? Math.min(lowest, lowestUnpublished.height) : lowest,
+  };
+}
+
+export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentChecks {
+  const { store, metrics, clock, log } = deps;
+  const verified = createVerified(clock);
+  const counter = createCounter(deps);
+  const asked = new Map<Commitment, number>();
+  const strange = new Map<Commitment, number>();
+  const unpublished = new WeakMap<BlockBody, readonly Comparison[]>();
+  let oldBlocks = 0;
+  const nameOf = createVersionNames(store);
+
+  const count = async (
+    { height, starknet_version }: ComparedBlock,
+    { commitment, outcome, proves }: Comparison,
+  ): Promise<void> => {
+    if (!proves) return;
+    const version = await nameOf(starknet_version, outcome);
+    counter.add(commitment, version, outcome, height);
+    if (outcome !== 'verified') return;
+    verified.storeLowest(height);
+    if (verified.isStored(commitment, version)) return;
+    await counter.flush();
+    verified.store(commitment, [version]);
+    log.info({ commitment, version }, 'blocks match: those that do not are refused from now on');
+  };
+  return {
+    async holds(commitment, version) {
+      if (verified.isHeld(commitment, version)) return true;
+      const times = asked.get(commitment) ?? 0;
+      asked.set(commitment, times + 1);
+      if (times % READ_EVERY === 0) {
+        const versions = await store.held(commitment);
+        if (versions.length > 0) strange.delete(commitment);
+        verified.store(commitment, versions);
+      }
+      return verified.isHeld(commitment, version);
+    },
+    async isAboveVerified(height) {
+      if (oldBlocks % READ_EVERY === 0) verified.storeLowest((await store.lowest()) ?? Infinity);
+      oldBlocks += 1;
+      return height >= verified.lowest();
+    },
+    strange: (commitment) => strange.get(commitment) ?? 0,
+    compared(block, comparisons) {
+      unpublished.set(block, comparisons);
+      for (const { commitment, outcome, proves } of comparisons) {
+        metrics.commitmentChecks.inc({ commitment, outcome });
+        if (outcome === 'mismatched' && !verified.isHeld(commitment, block.starknet_version))
+          strange.set(commitment, (strange.get(commitment) ?? 0) + 1);
+        if (outcome !== 'verified' || !proves) continue;
+        strange.delete(commitment);
+        verified.add(commitment, block);
       }
     },
-    flush,
+    async refused(block, { commitment, proves }) {
+      metrics.commitmentChecks.inc({ commitment, outcome: 'refused' });
+      await count(block, { commitment, outcome: 'refused', proves });
+      await counter.flushIfDue();
+    },
+    async published(blocks) {
+      for (const block of blocks) {
+        for (const comparison of unpublished.get(block) ?? []) await count(block, comparison);
+        unpublished.delete(block);
+      }
+      await counter.flushIfDue();
+    },
+    flush: () => counter.flush(),
   };
 }
 

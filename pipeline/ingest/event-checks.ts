@@ -1,7 +1,7 @@
 import { checkEvents, hasEvents } from '../../schemas/commitment/check.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
-import type { CheckSettings } from './commitments.ts';
+import type { CheckSettings, Comparison } from './commitments.ts';
 import type { IngestNode } from './ports.ts';
 
 interface EventCheckDeps extends CheckSettings {
@@ -15,13 +15,17 @@ interface EventCheckDeps extends CheckSettings {
 const PROBED = 8;
 
 /**
- * Compares the events of blocks with the commitments in their headers, and records the outcome in the block. What holds is asked
+ * Compares the events of blocks with the commitments in their headers, and records the outcome in the block and among its comparisons. What holds is asked
  * of all Starknet versions, so that no block escapes by naming a newer version that there is not. Before the first match, other blocks are
  * compared to find one.
  */
 export function createEventCheck(
   deps: EventCheckDeps,
-): (block: FetchedBlock, options: CallOptions | undefined) => Promise<FetchedBlock> {
+): (
+  block: FetchedBlock,
+  comparisons: Comparison[],
+  options: CallOptions | undefined,
+) => Promise<FetchedBlock> {
   const { checks, mode, incomplete: policy, log, fetch, newest } = deps;
 
   /** Whether another block matches: its neighbours, the newest, and the middle one. */
@@ -32,7 +36,7 @@ export function createEventCheck(
       const block = await fetch(other, options).catch(() => null);
       if (block === null || !hasEvents(block.body)) continue;
       if (checkEvents(block.body, block.eventCommitment) !== 'verified') continue;
-      await checks.count('events', block.body, 'verified', true);
+      checks.compared(block.body, [{ commitment: 'events', outcome: 'verified', proves: true }]);
       return true;
     }
     return false;
@@ -48,28 +52,27 @@ export function createEventCheck(
     if (await checks.holds('events', null)) return true;
     return checks.strange('events') < PROBED && (await isKnownElsewhere(height, options));
   };
-  return async (block, options) => {
+  return async (block, comparisons, options) => {
     const { body } = block;
     const { height, hash } = body;
     const found = checkEvents(body, block.eventCommitment);
     const outcome = found === 'verified' && block.isBound === false ? 'no_commitment' : found;
     const isIncomplete = outcome === 'no_commitment';
     if (outcome === 'mismatched' && (await isRefused(height, options))) {
-      await checks.count('events', body, 'refused', true);
+      await checks.refused(body, { commitment: 'events', proves: true });
       throw mismatched(body, 'events');
     }
     if (isIncomplete && policy === 'refuse' && mode !== 'record' && (await checks.holds('events', null))) {
-      await checks.count('events', body, 'refused', true);
+      await checks.refused(body, { commitment: 'events', proves: true });
       throw incomplete(body, 'events');
     }
     if (outcome === 'mismatched' && checks.strange('events') === 0)
       log.warn({ height, hash }, 'events of a block do not match the commitment in its header');
-    await checks.count(
-      'events',
-      body,
-      isIncomplete ? 'incomplete' : outcome,
-      outcome !== 'old_version' && hasEvents(body),
-    );
+    comparisons.push({
+      commitment: 'events',
+      outcome: isIncomplete ? 'incomplete' : outcome,
+      proves: outcome !== 'old_version' && hasEvents(body),
+    });
     return { ...block, body: { ...body, event_check: outcome } };
   };
 }

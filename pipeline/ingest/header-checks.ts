@@ -8,7 +8,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
-import type { CheckOutcome, CheckSettings, Commitment } from './commitments.ts';
+import type { CheckOutcome, CheckSettings, Commitment, Comparison } from './commitments.ts';
 import type { IngestNode } from './ports.ts';
 
 type Details = FetchedBlock['details'];
@@ -28,7 +28,7 @@ const MAX_CONFIRMED = 100;
 
 /**
  * Compares blocks with their hashes, and their transactions and receipts with the commitments in their headers, each as far as
- * that is known to be computed in this way: from the first block of a Starknet version that matches, a block of the version that
+ * that is known to be computed in this way, and adds the comparisons to those of the block: from the first block of a Starknet version that matches, a block of the version that
  * does not is refused. A chain that makes up its hashes, or a version that computes them in another way, can be indexed; but where
  * another version has matched, only once a block beside it names the same version and does not match either: any block can name
  * any version.
@@ -43,6 +43,7 @@ export function createHeaderCheck({
 }: HeaderCheckDeps): (
   block: FetchedBlock,
   details: Details,
+  comparisons: Comparison[],
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const confirmed = new Set<string>();
@@ -78,7 +79,7 @@ export function createHeaderCheck({
     // Also a block that lacks something: any block can name a version that nobody has seen.
     return !(await isConfirmed(commitment, body, options));
   };
-  return async (block, details, options) => {
+  return async (block, details, comparisons, options) => {
     const { body } = block;
     const settle = async (
       commitment: HeaderCommitment,
@@ -86,16 +87,16 @@ export function createHeaderCheck({
       proves = true,
     ): Promise<void> => {
       if (await isRefused(commitment, body, outcome, options)) {
-        await checks.count(commitment, body, 'refused', true);
+        await checks.refused(body, { commitment, proves: true });
         throw outcome === 'mismatched' ? mismatched(body, commitment) : incomplete(body, commitment);
       }
       if (outcome === 'mismatched' && checks.strange(commitment) === 0)
         log.info({ height: body.height, hash: body.hash, commitment }, 'a block does not match');
-      await checks.count(commitment, body, outcome, proves);
+      comparisons.push({ commitment, outcome, proves });
     };
     if (isOlderThan(body.starknet_version, FIRST_WITH_COMMITMENTS)) {
       if (mode === 'record' || !(await checks.isAboveVerified(body.height))) return block;
-      await checks.count('block_hash', body, 'refused', false);
+      await checks.refused(body, { commitment: 'block_hash', proves: false });
       throw mismatched(body, 'version');
     }
     const whole = withCommitments(body, details);

@@ -11,6 +11,7 @@ import type {
 } from '../../schemas/messages/chain-blocks.ts';
 import type { SubscribeToHeads } from '../node/head-subscription.ts';
 import type { BlockPoint, Node } from '../node/types.ts';
+import type { CommitmentChecks } from './commitments.ts';
 import type { IngestMetrics } from './metrics.ts';
 
 /*
@@ -28,6 +29,8 @@ export interface IngestDeps {
   readonly subscribeToHeads: SubscribeToHeads | null;
   readonly store: IngestStore;
   readonly publisher: Pick<Publisher, 'publish'>;
+  /** Told of the blocks that were published as accepted. */
+  readonly checks: Pick<CommitmentChecks, 'published'>;
   readonly standards: Pick<Standards, 'resolve'>;
   /** Called once per round of repairs: the reader has read the log at least up to its end at that moment. */
   readonly createBlockReader: () => ReadPublishedBlock;

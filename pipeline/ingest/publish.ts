@@ -19,13 +19,14 @@ import { contractsKey } from './contract-facts.ts';
 import type { IngestDeps, Lease, PublishedBlock, RecordedBlock } from './ports.ts';
 
 type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
+type AcceptDeps = PublishDeps & Pick<IngestDeps, 'checks'>;
 
 /** Blocks reverted in one request: each carries a whole body, tens to hundreds of kB. */
 export const REVERT_PAGE = 32;
 
 /** Publishes blocks as accepted, then their malformed events. Resolves after Kafka has acknowledged all of it. */
 export async function publishAccepted(
-  deps: PublishDeps,
+  deps: AcceptDeps,
   lease: Lease,
   blocks: readonly PublishedBlock[],
   causeOf: (height: number) => BlockCause,
@@ -45,6 +46,7 @@ export async function publishAccepted(
       malformedEvents(block, contracts).map((event) => quarantined(block, event, clock.now())),
     ),
   );
+  await deps.checks.published(blocks.map(({ block }) => block));
   const { name: chunk } = lease;
   metrics.accepted.inc({ chunk }, blocks.length);
   metrics.events.inc(
@@ -89,7 +91,7 @@ export async function publishReverted(
  * repaired one as accepted.
  */
 export async function publishRepaired(
-  deps: PublishDeps,
+  deps: AcceptDeps,
   lease: Lease,
   previous: { readonly bodies: readonly BlockBody[]; readonly maps: readonly ContractsMap[] },
   repaired: PublishedBlock,
@@ -119,6 +121,7 @@ export async function publishRepaired(
     lease,
     malformed.map((event) => quarantined(block, event, clock.now())),
   );
+  await deps.checks.published([block]);
   metrics.repaired.inc();
 }
 

@@ -108,6 +108,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       store: storeOf(own),
       subscribeToHeads: null,
       publisher: kafka.publisher(),
+      checks: { published: async () => {} },
       standards: createSimStandards(standardOf, own),
       createBlockReader: () => {
         const highs = new Map<number, number>();

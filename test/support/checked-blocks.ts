@@ -2,7 +2,12 @@ import { createLogger } from '../../infra/log.ts';
 import { createMetrics } from '../../infra/metrics.ts';
 import { withBlockChecks } from '../../pipeline/ingest/block-checks.ts';
 import { createCommitmentChecks } from '../../pipeline/ingest/commitments.ts';
-import type { CheckSettings, Commitment, CommitmentStore } from '../../pipeline/ingest/commitments.ts';
+import type {
+  CheckSettings,
+  Commitment,
+  CommitmentChecks,
+  CommitmentStore,
+} from '../../pipeline/ingest/commitments.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import type { IngestNode } from '../../pipeline/ingest/ports.ts';
 import type { FetchedBlock } from '../../pipeline/node/types.ts';
@@ -48,16 +53,26 @@ export interface CheckedOptions extends Partial<Pick<CheckSettings, 'mode' | 'in
   readonly store?: CommitmentStore;
   /** The newest blocks that the node reports, in turn, before any is fetched. */
   readonly heads?: readonly number[];
+  /** Time in milliseconds. */
+  readonly now?: () => number;
 }
+
+type CheckedNode = IngestNode & Pick<CommitmentChecks, 'flush' | 'published'>;
 
 /** A node of these blocks, by height, whose blocks are compared. */
 export async function checkedNode(
   blocks: readonly FetchedBlock[],
-  { mode = 'sample', incomplete = 'refuse', store = knownStore(), heads = [] }: CheckedOptions = {},
-): Promise<IngestNode & { flush(): Promise<void> }> {
+  {
+    mode = 'sample',
+    incomplete = 'refuse',
+    store = knownStore(),
+    heads = [],
+    now = () => 0,
+  }: CheckedOptions = {},
+): Promise<CheckedNode> {
   const log = createLogger('test', 'silent');
   const metrics = createIngestMetrics(createMetrics('test'));
-  const checks = createCommitmentChecks({ store, metrics, clock: { now: () => 0 }, log });
+  const checks = createCommitmentChecks({ store, metrics, clock: { now }, log });
   const reported = [...heads];
   const node = withBlockChecks({
     node: {
@@ -74,10 +89,10 @@ export async function checkedNode(
     log,
   });
   while (reported.length > 0) await node.blockHashAndNumber();
-  return { ...node, flush: () => checks.flush() };
+  return { ...node, flush: () => checks.flush(), published: (published) => checks.published(published) };
 }
 
-/** What the ingester gets of each block in turn: what `of` shows, or the code of the error. */
+/** What the ingester gets of each block in turn, and publishes: what `of` shows, or the code of the error. */
 export async function checkedBlocks<T>(
   blocks: readonly FetchedBlock[],
   options: CheckedOptions,
@@ -85,11 +100,15 @@ export async function checkedBlocks<T>(
 ): Promise<(T | string)[]> {
   const node = await checkedNode(blocks, options);
   const found = [];
+  const publish = async (block: FetchedBlock): Promise<T> => {
+    await node.published([block.body]);
+    return of(block);
+  };
   for (const height of blocks.keys())
     found.push(
       await node
         .getBlockWithReceipts(height)
-        .then(of, (error) => `${error.code}, retryable: ${error.retryable}`),
+        .then(publish, (error) => `${error.code}, retryable: ${error.retryable}`),
     );
   await node.flush();
   return found;

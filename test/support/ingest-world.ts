@@ -83,6 +83,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         subscribeToHeads: null,
         store: createIngestStore(pool),
         publisher,
+        checks,
         standards: createStandards({ node: client, pool, log }),
         createBlockReader: () => async () => null,
         blockLog: createBlockLog(kafka),

@@ -52,6 +52,7 @@ async function revert(stores: Stores, orphan: BlockPoint): Promise<string> {
       node: openNode(stores, metrics, { maxConcurrent: 4, checkChain: createChainCheck(store) }),
       store,
       publisher,
+      checks: { published: async () => {} },
       blockLog: createBlockLog(kafka),
       clock: systemClock,
       log,

@@ -45,6 +45,7 @@ export const start: StartRole = async (context) => {
       subscribeToHeads: config.starknetWsUrl === null ? null : headSubscriptions(config.starknetWsUrl, log),
       store: createIngestStore(pool),
       publisher,
+      checks,
       standards: createStandards({ node, pool, log }),
       createBlockReader: blockReaders({ pool, clickhouse, kafka }),
       blockLog: createBlockLog(kafka),

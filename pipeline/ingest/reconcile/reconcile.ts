@@ -6,7 +6,7 @@ import type { LoggedVersion } from './versions.ts';
 
 export type ReconcileDeps = Pick<
   IngestDeps,
-  'store' | 'blockLog' | 'publisher' | 'clock' | 'log' | 'metrics'
+  'store' | 'blockLog' | 'publisher' | 'checks' | 'clock' | 'log' | 'metrics'
 >;
 
 /** How far the clocks of PostgreSQL, Kafka and the ingesters may differ. */

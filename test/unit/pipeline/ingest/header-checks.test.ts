@@ -50,6 +50,26 @@ test('passes blocks of another hash until one of their version has matched, and 
   expect(await outcomes([fetched(4, false)], { store })).toEqual([REFUSED]);
 });
 
+test('forgets a match of a block that is not published, as it may be of another chain', async () => {
+  const store = knownStore();
+  let time = 0;
+  const blocks = [fetched(0, true), fetched(1, false), fetched(2, false, '0.13.1')];
+  const node = await checkedNode(blocks, { store, now: () => time });
+  await node.getBlockWithReceipts(0);
+  // It may be one of this chain, and about to be published.
+  for (const height of [1, 2])
+    await expect(node.getBlockWithReceipts(height)).rejects.toMatchObject({ code: 'BLOCK_MISMATCHED' });
+  time = 600_000;
+  for (const height of [1, 2]) expect(await node.getBlockWithReceipts(height)).toBeDefined();
+  expect([...store.stored.keys()].filter((key) => key.endsWith('verified'))).toEqual([]);
+  const { body } = await node.getBlockWithReceipts(0);
+  await node.published([body]);
+  time *= 10;
+  for (const height of [1, 2])
+    await expect(node.getBlockWithReceipts(height)).rejects.toMatchObject({ code: 'BLOCK_MISMATCHED' });
+  expect(store.stored.get('block_hash 0.14.1 verified')).toBe(1);
+});
+
 test('refuses a block of a version of which none has matched unless the blocks beside it confirm it', async () => {
   const wrong = (height: number, version: string) => fetched(height, false, version);
   const right = (height: number, version = '0.14.1') => fetched(height, true, version);

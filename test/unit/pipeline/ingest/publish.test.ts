@@ -30,7 +30,8 @@ const lease: Lease = {
 
 function depsWith(publications: readonly Publication[]) {
   const metrics = createIngestMetrics(new Registry());
-  return { clock: systemClock, metrics, publisher: { publish: async () => [...publications] } };
+  const publisher = { publish: async () => [...publications] };
+  return { clock: systemClock, metrics, publisher, checks: { published: async () => {} } };
 }
 
 test.each<[string, Publication[]]>([

@@ -41,6 +41,7 @@ async function createTestRepairer({
       ends: never,
       blocksAt: never,
     },
+    checks: { published: async () => {} },
     standards: { resolve: async () => new Map() },
     publisher: {
       async publish(_topic, messages) {
