@@ -104,6 +104,7 @@ export const wanted = {
   matching: lower(200),
   exportCsvRate: higher(150_000),
   exportParquetRate: higher(300_000),
+  pageBesideExport: lower(1.2),
   streamRate: higher(20_000),
   streamMedian: lower(150),
   streamTail: lower(500),

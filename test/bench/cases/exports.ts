@@ -3,13 +3,20 @@ import { get } from 'node:http';
 
 import { wanted } from '../case.ts';
 import type { BenchCase, Figure } from '../case.ts';
+import type { Client } from '../client.ts';
 import { fill, untilMerged } from '../fill.ts';
+import { latency, median, randomNumbers } from '../measure.ts';
 import { memoryOf } from '../processes.ts';
 import { createSynthetic } from '../synthetic.ts';
+import type { Probe, Synthetic } from '../synthetic.ts';
 
 /** Above the simulated node's heights, to avoid collisions. */
 const FIRST_HEIGHT = 102_400;
 const ROWS_PER_BLOCK = 500;
+
+/** Pages read alone, and beside an export. */
+const PAGES = 150;
+const PROBES = 200;
 
 const files = [
   { format: 'csv', want: wanted.exportCsvRate },
@@ -20,7 +27,8 @@ const files = [
 
 export const exports: BenchCase = {
   name: 'exports',
-  summary: 'export of all transfers of a range, and of a token, in each format',
+  summary:
+    'export of all transfers of a range, and of a token, in each format; pages of accounts beside an export',
   async run(world, { rows }) {
     const chain = await world.chain({ head: 3, perBlock: 20 });
     const { service, dataDir } = await world.service('exports', {
@@ -29,7 +37,7 @@ export const exports: BenchCase = {
     });
     const stores = await world.stores(dataDir);
     const blocks = Math.ceil(rows / ROWS_PER_BLOCK);
-    const synthetic = createSynthetic({ perBlock: ROWS_PER_BLOCK, blocks, probes: 1 });
+    const synthetic = createSynthetic({ perBlock: ROWS_PER_BLOCK, blocks, probes: PROBES });
     world.say(`filling the tables with ${blocks * ROWS_PER_BLOCK} transfers`);
     await fill(stores, synthetic, { first: FIRST_HEIGHT, count: blocks }, world.say);
     await untilMerged(stores);
@@ -60,6 +68,10 @@ export const exports: BenchCase = {
         );
       }
     }
+    world.say('pages beside an export');
+    const client = world.client(service.baseUrl, { 'api-key': service.demo.api_key });
+    const url = `${service.baseUrl}/api/export/transfers.csv?${range}`;
+    figures.push(...(await besideExport(client, synthetic, () => download(url, service.demo.api_key))));
     figures.push({
       name: 'growth of the memory of the api',
       value: memoryOf(api, 'VmHWM') - before,
@@ -72,6 +84,49 @@ export const exports: BenchCase = {
     };
   },
 };
+
+/** Latency of pages of accounts, alone and while exports follow one another, in turn. */
+async function besideExport(
+  client: Client,
+  { accounts }: Synthetic,
+  download: () => Promise<unknown>,
+): Promise<Figure[]> {
+  const random = randomNumbers(31);
+  const one = (): Probe | undefined => accounts[Math.floor(random() * accounts.length)];
+  let questions = 0;
+  const readPages = async (count: number, into: number[]): Promise<void> => {
+    for (let index = 0; index < count; index += 1) {
+      const began = performance.now();
+      // An unknown parameter gives another cache key for the same answer, so the answer is not cached.
+      const path = `/api/transfers/?account=${one()?.felt}&limit=50&question=${(questions += 1)}`;
+      const { status } = await client.get(path);
+      if (status !== 200) throw new Error(`${path}: ${status}`);
+      into.push(performance.now() - began);
+    }
+  };
+  await readPages(PAGES, []);
+  const [alone, beside]: [number[], number[]] = [[], []];
+  for (let round = 0; round < 3; round += 1) {
+    await readPages(PAGES / 3, alone);
+    let isDone = false;
+    const exporting = (async () => {
+      while (!isDone) await download();
+    })();
+    await readPages(PAGES / 3, beside);
+    isDone = true;
+    await exporting;
+  }
+  return [
+    ...latency('page of an account, alone', alone),
+    ...latency('page of an account beside an export', beside),
+    {
+      name: 'median beside an export to median alone',
+      value: median(beside) / median(alone),
+      unit: '×',
+      want: wanted.pageBesideExport,
+    },
+  ];
+}
 
 /** Reads a file to its end; only its hash is kept. */
 function download(url: string, key: string): Promise<{ seconds: number; rows: number; isWhole: boolean }> {
