@@ -3,7 +3,7 @@ import type { BlockReading, StreamedBlock, Wanted } from './blocks.ts';
 import { NEWEST_POSITION, cursorOfType, encodeCursor } from './cursor.ts';
 import type { StreamPosition } from './cursor.ts';
 import { messagesOf, sharedMessagesOf } from './messages.ts';
-import type { Message } from './messages.ts';
+import type { Given, Message } from './messages.ts';
 import type { Tail, TailView } from './tail.ts';
 import type { BlockId, Undo } from './undo.ts';
 
@@ -13,6 +13,8 @@ export type EndReason = 'shutdown' | 'slow' | 'limit';
 export type StreamStart = StreamPosition | null;
 
 export interface Follower {
+  /** The next messages, where the newest blocks are all that is needed for them; null: they have to be read. */
+  held(): readonly Message[] | null;
   /** The next messages; none: nothing is new. */
   read(): Promise<readonly Message[]>;
   /** Resolves when there may be new messages, or after `ms`, or when the signal fires. */
@@ -74,7 +76,21 @@ export function createFollower(options: FollowerOptions): Follower {
     };
   };
 
+  const give = ({ messages, position: behind }: Given): readonly Message[] => {
+    position = behind;
+    return messages;
+  };
   return {
+    held() {
+      const view = tail.newest();
+      if (view === null || position === null || position.last === null || isBehind) return null;
+      if (isGone(view, position.last)) return null;
+      const top = topOf(view, isFinal);
+      const held = position.next > top ? [] : heldBlocks(view, position.next, top);
+      if (held === null || !isLinked(position, held[0])) return null;
+      version = view.version;
+      return give(sharedMessagesOf(position, { view, held, filter: options.filter }, digest));
+    },
     async read() {
       const view = await tail.view();
       version = view.version;
@@ -93,12 +109,11 @@ export function createFollower(options: FollowerOptions): Follower {
         isBehind = late === null;
         return late === null ? [] : [late];
       }
-      const given =
+      return give(
         held === null
           ? messagesOf(position, found ?? [], view.l1Height, digest)
-          : sharedMessagesOf(position, { view, held, filter: options.filter }, digest);
-      position = given.position;
-      return given.messages;
+          : sharedMessagesOf(position, { view, held, filter: options.filter }, digest),
+      );
     },
     async wait(ms, signal) {
       await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);

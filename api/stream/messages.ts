@@ -1,7 +1,8 @@
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import { isoSeconds } from '../transfers/present.ts';
 import { isMatch } from './blocks.ts';
-import type { StreamFilter, StreamedBlock } from './blocks.ts';
+import type { StreamFilter, StreamedBlock, StreamedTransfer } from './blocks.ts';
 import { encodeCursor } from './cursor.ts';
 import type { MessageType, PlaceInBlock, StreamPosition } from './cursor.ts';
 import type { TailView } from './tail.ts';
@@ -76,13 +77,23 @@ export function sharedMessagesOf(
   const key = encodeCursor(start, digest, 'block');
   const known = shared.get(key);
   if (known !== undefined) return known;
-  const blocks = held.map(({ block, transfers }) => ({
-    block,
-    transfers: transfers.filter(({ row }) => isMatch(filter, row)),
-  }));
+  const blocks = held.map((one) => ({ block: one.block, transfers: matchesIn(one, filter) }));
   const given = messagesOf(start, blocks, view.l1Height, digest);
   shared.set(key, given);
   return given;
+}
+
+const feltsOfBlocks = new WeakMap<StreamedBlock, ReadonlySet<Felt>>();
+
+/** Most filters match nothing in a block: that is seen without looking at its transfers. */
+function matchesIn(block: StreamedBlock, filter: StreamFilter): readonly StreamedTransfer[] {
+  const { transfers } = block;
+  const felts =
+    feltsOfBlocks.get(block) ??
+    new Set(transfers.flatMap(({ row: { token, from, to } }) => [token, from, to]));
+  feltsOfBlocks.set(block, felts);
+  if (Object.values(filter).some((felt) => felt !== undefined && !felts.has(felt))) return [];
+  return transfers.filter(({ row }) => isMatch(filter, row));
 }
 
 function blockJson({ height, hash, timestamp }: LinkedBlock, isOnL1: boolean): string {

@@ -88,6 +88,8 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   };
   /** The next messages; none where the stream ends before they are read. A read may wait long for its place. */
   const next = async (): Promise<readonly Message[]> => {
+    const held = follower.held();
+    if (held !== null) return held;
     const reading = readOrRetry(options, stopped);
     for (;;) {
       const messages = await withTimeout(reading, HEARTBEAT_MS, null, stopped);
@@ -112,7 +114,8 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
     )
       break;
     if (messages.length > 0) continue;
-    const idleMs = HEARTBEAT_MS - (performance.now() - wroteAt);
+    // Rounded, so that the timers of many streams have few different durations: Node keeps a list for each.
+    const idleMs = Math.ceil((HEARTBEAT_MS - (performance.now() - wroteAt)) / 100) * 100;
     await follower.wait(Math.max(1, Math.min(idleMs, deadline - performance.now())), stopped);
     if (performance.now() - wroteAt >= HEARTBEAT_MS) await writeHeartbeat();
   }

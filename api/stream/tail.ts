@@ -44,6 +44,8 @@ export interface Tail {
   view(): Promise<TailView>;
   /** Resolves when there is a view after this version, or after `ms`, or when the signal fires. */
   changed(version: number, ms: number, signal: AbortSignal): Promise<void>;
+  /** The newest view; null: none is read yet. */
+  newest(): TailView | null;
   /** `findUndo` of the newest view. */
   undoOf(newest: BlockId): Promise<Undo | 'unknown' | null>;
   /** Tells that the index may have changed. */
@@ -126,6 +128,7 @@ export function createTail(deps: TailDeps): Tail {
       }
       return current;
     },
+    newest: () => current,
     changed,
     undoOf(newest) {
       const key = `${newest.height} ${newest.hash}`;

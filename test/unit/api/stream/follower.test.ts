@@ -52,6 +52,7 @@ const show = (heights: readonly number[], l1Height: number | null): void => {
 };
 const tail: Tail = {
   view: async () => view,
+  newest: () => view,
   undoOf: async () => null,
   changed: async () => {},
   join: () => () => {},
@@ -93,6 +94,25 @@ it('gives streams with the same filters the same messages, and every other strea
   expect(await second.read()).toBe(messages);
   expect(contents(await other.read())).toEqual(['transfer 1 gem', 'block 1', 'transfer 2 gem', 'block 2']);
   expect(contents(await later.read())).toEqual(['transfer 2 coin', 'block 2']);
+});
+
+it('gives what the newest blocks hold without a read, and only that', async () => {
+  show([1, 2], null);
+  const [coins, none] = [follow({ token: coin }, 1), follow({ account: gem }, 1)];
+  for (const stream of [coins, none]) {
+    // It has no block yet that the next one must be the child of.
+    expect(stream.held()).toBe(null);
+    await stream.read();
+    expect(stream.held()).toEqual([]);
+  }
+  show([1, 2, 3], 1);
+  expect(contents(coins.held() ?? [])).toEqual(['transfer 3 coin', 'block 3', 'final 1']);
+  expect(contents(none.held() ?? [])).toEqual(['block 3', 'final 1']);
+  // Block 4 is not in the view, and the block that the clients have is gone from the next one.
+  show([5, 6], 1);
+  expect(coins.held()).toBe(null);
+  show([1, 2], 1);
+  expect(coins.held()).toBe(null);
 });
 
 it('goes on behind messages that were made for another stream', async () => {

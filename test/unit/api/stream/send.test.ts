@@ -12,7 +12,7 @@ const endOf: Follower['end'] = (reason) => ({ type: 'end', cursor: 'c', data: JS
 it('sends a heartbeat every few seconds, also while a read waits for its place', async () => {
   const gone = new AbortController();
   const body = sendStream({
-    follower: { read: () => new Promise(() => {}), wait: async () => {}, end: endOf },
+    follower: { held: () => null, read: () => new Promise(() => {}), wait: async () => {}, end: endOf },
     stream: { ended: new AbortController().signal, release: () => {} },
     disconnected: gone.signal,
     format: eventStream,
@@ -32,6 +32,7 @@ it('sends a heartbeat every few seconds, also while a read waits for its place',
 
 /** Blocks without an end, one a read. */
 const blocks: Follower = {
+  held: () => null,
   read: async () => [{ type: 'block', cursor: 'b', data: JSON.stringify('x'.repeat(1000)) }],
   wait: async () => {},
   end: endOf,
