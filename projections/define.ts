@@ -88,8 +88,9 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
   /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
   readonly insertLast?: boolean;
   /**
-   * Whether the rows of an item take others back. They are inserted before every other row of the batch, so that nothing says
-   * that a block is indexed while the rows of another one stand in its place.
+   * Whether the rows of an item take a block back. They are inserted before every other row of the batch, of tables that are
+   * inserted last after the others, so that nothing says that a block is indexed while the rows of another one stand in its
+   * place.
    */
   takesBack?(item: I): boolean;
   /**

@@ -33,8 +33,14 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   const { metrics, signal } = dependencies;
   const locks = createBatchLocks(dependencies);
   const insert = createInsert(dependencies);
-  const insertTakenBack = async ({ shares }: Batch): Promise<void> =>
-    await allOf(shares.map((share) => insert([{ ...share, tables: share.takenBack }])));
+  /** In this order: a reader that does not find a block finds that it was reverted. */
+  const insertTakenBack = async ({ shares }: Batch): Promise<void> => {
+    const byOrder = Map.groupBy(shares, ({ target }) => isInsertedLast(target));
+    for (const isLast of [false, true])
+      await allOf(
+        (byOrder.get(isLast) ?? []).map((share) => insert([{ ...share, tables: share.takenBack }])),
+      );
+  };
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let freed = Promise.withResolvers<void>();

@@ -163,7 +163,7 @@ test('takes blocks back before all other rows, and announces new ones before any
       {
         target: targetOf('first', false),
         tables: rowOf(2),
-        takenBack: new Map(),
+        takenBack: rowOf(0),
         touched: [1],
         moves: new Map(),
       },
@@ -178,6 +178,8 @@ test('takes blocks back before all other rows, and announces new ones before any
   });
   await clock.run(1000);
   expect(steps).toEqual([
+    'insert 0 into rows_of_first begins',
+    'insert 0 into rows_of_first ends',
     'insert 1 into rows_of_last begins',
     'insert 1 into rows_of_last ends',
     'insert 2 into rows_of_first begins',
