@@ -33,7 +33,8 @@ export const indexedBlocks: BlockProjection = {
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   insertLast: true,
-  takesBack: ({ message }) => message.type === 'block.reverted',
+  // A repair writes the same block again at once: it stays indexed.
+  takesBack: ({ message }) => message.type === 'block.reverted' && message.cause !== 'repair',
   tables: {
     indexed_blocks: {
       columns: [

@@ -43,6 +43,7 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   };
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
+  let takenBack: Promise<void> = Promise.resolve();
   let freed = Promise.withResolvers<void>();
 
   const wake = (): void => {
@@ -62,8 +63,10 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   const write = async (batch: Batch, before: Promise<void>): Promise<void> => {
     const held = locks.take(batch);
     const first = batch.shares.filter(({ target }) => !isInsertedLast(target));
-    const takenBack = held.then(() => insertTakenBack(batch));
-    const inserting = [takenBack, ...first.map((share) => takenBack.then(() => insert([share])))];
+    // After those of every earlier batch, whose blocks the rows of this one may stand in the place of.
+    const ready = Promise.all([held, takenBack]).then(() => insertTakenBack(batch));
+    takenBack = ready;
+    const inserting = [ready, ...first.map((share) => ready.then(() => insert([share])))];
     for (const inserted of inserting) inserted.catch(() => {}); // reported below
     try {
       await before;

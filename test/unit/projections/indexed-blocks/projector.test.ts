@@ -4,7 +4,7 @@ import { indexedBlocks } from '../../../../projections/indexed-blocks/projector.
 import { STRK_TOKEN } from '../../../../schemas/felt.ts';
 import { testBlockProjection } from '../../../support/block-projection.ts';
 import { ART, COIN, ITEMS, RIDDLE } from '../../../support/chain-messages.ts';
-import { BLOCK_DESC, rowsOf, sampleBlock, sampleMessage } from '../../../support/sample-block.ts';
+import { BLOCK_DESC, blockItem, rowsOf, sampleBlock, sampleMessage } from '../../../support/sample-block.ts';
 
 test('stores what a block holds and where the log has it', () => {
   expect(rowsOf(indexedBlocks, sampleMessage)).toEqual([
@@ -31,6 +31,15 @@ test('stores what a block holds and where the log has it', () => {
 test('stores whether the events match their commitment', () => {
   const block = { ...sampleBlock, event_check: 'verified' } as const;
   expect(rowsOf(indexedBlocks, { ...sampleMessage, block })).toMatchObject([{ event_check: 'verified' }]);
+});
+
+test('takes a block back before others stand in its place, but not one that is repaired', () => {
+  const [accepted, reverted, repaired] = [
+    sampleMessage,
+    { ...sampleMessage, type: 'block.reverted', cause: 'reorg' } as const,
+    { ...sampleMessage, type: 'block.reverted', cause: 'repair' } as const,
+  ].map((message) => indexedBlocks.takesBack?.(blockItem(message)));
+  expect([accepted, reverted, repaired]).toEqual([false, true, false]);
 });
 
 testBlockProjection(indexedBlocks);

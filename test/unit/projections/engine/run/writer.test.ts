@@ -5,7 +5,7 @@ import { createRowEncoder } from '../../../../../infra/clickhouse/row-binary.ts'
 import { createLogger } from '../../../../../infra/log.ts';
 import { accountLedger } from '../../../../../projections/account-ledger/projector.ts';
 import { createProjectionMetrics } from '../../../../../projections/engine/metrics.ts';
-import type { Batch, Target } from '../../../../../projections/engine/run/batch.ts';
+import type { Batch, Share, Target } from '../../../../../projections/engine/run/batch.ts';
 import { createWriter } from '../../../../../projections/engine/run/writer.ts';
 import { topics } from '../../../../../schemas/topics.ts';
 import { createSimClock } from '../../../../simulate/clock.ts';
@@ -109,36 +109,22 @@ test('derives each batch of few messages at once: these are blocks of the head',
   expect(steps).toEqual(['derive 1', 'checkpoint 1', 'derive 2', 'checkpoint 2']);
 });
 
-test('takes blocks back before all other rows, and announces new ones before anything is derived from them', async () => {
+/** A writer, and each step that it takes: an insert of `insertMs`, or 50 ms, a derivation of 100, an announcement of 10. */
+function createRecorded(insertMs: Readonly<Record<string, number>> = {}) {
   const clock = createSimClock(0, () => 0.5);
   const steps: string[] = [];
-  const targetOf = (name: string, insertLast: boolean): Target => ({
-    projection: {
-      ...accountLedger,
-      name,
-      insertLast,
-      tables: {},
-      derive: () => [{ sql: name, params: {} }],
-    },
-    build: { projection: name, version: 1, build: 1, names: { rows: `rows_of_${name}` } },
-  });
-  const rowOf = (height: number) => {
-    const encoder = createRowEncoder([{ name: 'height', type: 'UInt32' }]);
-    encoder.add([{ height }]);
-    return new Map([['rows', encoder]]);
+  const step = async (what: string, ms: number): Promise<void> => {
+    steps.push(`${what} begins`);
+    await clock.sleep(ms);
+    steps.push(`${what} ends`);
   };
-  const step =
-    (ms: number) =>
-    async (what: string): Promise<void> => {
-      steps.push(`${what} begins`);
-      await clock.sleep(ms);
-      steps.push(`${what} ends`);
-    };
   const writer = createWriter({
     clickhouse: {
-      insertEncoded: async (table, _, bytes) =>
-        await step(50)(`insert ${bytes.readUInt32LE()} into ${table}`),
-      command: async (sql) => await step(100)(`derive ${sql}`),
+      async insertEncoded(table, _, bytes) {
+        const what = `insert ${bytes.readUInt32LE()} into ${table}`;
+        await step(what, insertMs[what] ?? 50);
+      },
+      command: async (sql) => await step(`derive ${sql}`, 100),
     },
     state: {
       async move() {
@@ -147,7 +133,7 @@ test('takes blocks back before all other rows, and announces new ones before any
       },
     },
     hold: async () => ({ isLost: () => false, release: async () => {} }),
-    announceIndexed: async () => await step(10)('announcement'),
+    announceIndexed: async () => await step('announcement', 10),
     clock,
     identity: { topic: topics.chainBlocks, topicId: 'id' },
     log: createLogger('test', 'silent'),
@@ -157,41 +143,61 @@ test('takes blocks back before all other rows, and announces new ones before any
     onRoom: () => {},
     onFatal: () => {},
   });
-  writer.submit({
-    ...emptyBatch(1),
-    shares: [
-      {
-        target: targetOf('first', false),
-        tables: rowOf(2),
-        takenBack: rowOf(0),
-        touched: [1],
-        moves: new Map(),
-      },
-      {
-        target: targetOf('last', true),
-        tables: rowOf(3),
-        takenBack: rowOf(1),
-        touched: [1],
-        moves: new Map(),
-      },
-    ],
-  });
+  return { clock, steps, writer };
+}
+
+/** A share with one row in each kind of insert; null: with none. */
+function shareOf(name: 'first' | 'last', row: number | null, takenBack: number | null): Share {
+  const rowOf = (height: number | null) => {
+    const encoder = createRowEncoder([{ name: 'height', type: 'UInt32' }]);
+    encoder.add(height === null ? [] : [{ height }]);
+    return new Map([['rows', encoder]]);
+  };
+  const projection = {
+    ...accountLedger,
+    name,
+    insertLast: name === 'last',
+    tables: {},
+    derive: () => [{ sql: name, params: {} }],
+  };
+  return {
+    target: { projection, build: { projection: name, version: 1, build: 1, names: { rows: name } } },
+    tables: rowOf(row),
+    takenBack: rowOf(takenBack),
+    touched: [1],
+    moves: new Map(),
+  };
+}
+
+test('takes blocks back before all other rows, and announces new ones before anything is derived from them', async () => {
+  const { clock, steps, writer } = createRecorded();
+  writer.submit({ ...emptyBatch(1), shares: [shareOf('first', 2, 0), shareOf('last', 3, 1)] });
   await clock.run(1000);
   expect(steps).toEqual([
-    'insert 0 into rows_of_first begins',
-    'insert 0 into rows_of_first ends',
-    'insert 1 into rows_of_last begins',
-    'insert 1 into rows_of_last ends',
-    'insert 2 into rows_of_first begins',
-    'insert 2 into rows_of_first ends',
+    'insert 0 into first begins',
+    'insert 0 into first ends',
+    'insert 1 into last begins',
+    'insert 1 into last ends',
+    'insert 2 into first begins',
+    'insert 2 into first ends',
     'derive first begins',
     'derive first ends',
-    'insert 3 into rows_of_last begins',
-    'insert 3 into rows_of_last ends',
+    'insert 3 into last begins',
+    'insert 3 into last ends',
     'announcement begins',
     'derive last begins',
     'announcement ends',
     'derive last ends',
     'checkpoint',
   ]);
+});
+
+test('takes the blocks of a batch back before any row of a later one', async () => {
+  const { clock, steps, writer } = createRecorded({ 'insert 1 into last': 400 });
+  writer.submit({ ...emptyBatch(1), shares: [shareOf('first', 2, null), shareOf('last', null, 1)] });
+  await clock.run(150);
+  writer.submit({ ...emptyBatch(1), shares: [shareOf('first', 4, null), shareOf('last', 5, null)] });
+  await clock.run(2000);
+  const inserts = steps.filter((step) => step.startsWith('insert') && step.endsWith('ends'));
+  expect(inserts.map((step) => step.split(' ')[1])).toEqual(['1', '2', '4', '5']);
 });
