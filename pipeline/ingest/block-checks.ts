@@ -1,4 +1,5 @@
 import type { CheckSettings, Comparison } from './commitments.ts';
+import type { Clock } from '../../infra/clock.ts';
 import type { BlockId, CallOptions, FetchedBlock } from '../node/types.ts';
 import { createEventCheck } from './event-checks.ts';
 import { createHeaderCheck } from './header-checks.ts';
@@ -7,12 +8,14 @@ import type { IngestNode } from './ports.ts';
 
 export interface BlockCheckDeps extends CheckSettings {
   readonly node: IngestNode;
+  readonly clock: Pick<Clock, 'now'>;
 }
 
 /** So many mismatches without a match show a chain whose commitments are of another kind. */
 const STRANGE_AFTER = 64;
-/** Blocks below the newest that are compared each. */
+/** Blocks below the newest that are compared each, and those of the last minutes: a node may name any head. */
 const LATEST = 64;
+const RECENT_SECONDS = 600;
 const SAMPLED_EVERY = 16;
 
 /**
@@ -22,13 +25,13 @@ const SAMPLED_EVERY = 16;
  * block that matches, so it can be indexed. Where one has matched, a block that does not is altered or short: it is refused and
  * fetched again, like one that does not match its counts.
  */
-export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNode {
+export function withBlockChecks({ node, clock, ...settings }: BlockCheckDeps): IngestNode {
   const { mode, checks } = settings;
   /** The height that the node has reported last: one false head must not end the comparison. */
   let newest = 0;
-  const isLeftOut: IsLeftOut = (height, commitment, { isSuspect = false } = {}) => {
+  const isLeftOut: IsLeftOut = ({ height, timestamp }, commitment, { isSuspect = false } = {}) => {
     if (isSuspect) return false;
-    const isFarBelow = height < newest - LATEST;
+    const isFarBelow = height < newest - LATEST && timestamp < clock.now() / 1000 - RECENT_SECONDS;
     if (mode === 'head' && isFarBelow) return true;
     if (height % SAMPLED_EVERY === 0) return false;
     if (mode === 'sample' && isFarBelow) return true;
@@ -57,7 +60,7 @@ export function withBlockChecks({ node, ...settings }: BlockCheckDeps): IngestNo
       const comparisons: Comparison[] = [];
       const fetched = await fetch(id, comparisons, options);
       if (mode === 'off') return fetched;
-      const isWhole = !isLeftOut(fetched.body.height, 'events', options);
+      const isWhole = !isLeftOut(fetched.body, 'events', options);
       const block = isWhole ? await checkEvents(fetched, comparisons, options) : fetched;
       checks.compared(block.body, comparisons);
       return block;

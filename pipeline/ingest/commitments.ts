@@ -4,6 +4,7 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Logger } from '../../infra/log.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
+import { isHashable } from '../../schemas/commitment/block-hash.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { IngestMetrics } from './metrics.ts';
@@ -22,15 +23,24 @@ export interface CheckCount {
   readonly to: number;
 }
 
-/** Outcomes of comparisons by Starknet version. They outlive the process; what was verified once is known to hold. */
+/** Outcomes of comparisons by Starknet version. They outlive the process. */
 export interface CommitmentStore {
+  /** Versions of which `PROVING_BLOCKS` match. */
   held(commitment: Commitment): Promise<readonly string[]>;
   /** All versions that were counted. */
   versions(): Promise<readonly string[]>;
-  /** The lowest verified height; null: none, or not known. */
+  /** The lowest verified height of such a version; null: none, or not known. */
   lowest(): Promise<number | null>;
   add(counts: readonly CheckCount[]): Promise<void>;
 }
+
+/**
+ * Published blocks of a Starknet version that match before the version is known for good to be computed in this way: a node may
+ * serve a block of its own making, which counts as long as it is not reverted.
+ */
+export const PROVING_BLOCKS = 16;
+/** 0: known since before blocks were counted. */
+const IS_PROVED = `outcome = 'verified' AND (blocks = 0 OR blocks >= ${PROVING_BLOCKS})`;
 
 const lowestRow = z.object({ height: z.number().nullable() });
 const heldRow = z.object({ starknet_version: z.string() });
@@ -39,7 +49,7 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
   return {
     async held(commitment) {
       const sql = `SELECT starknet_version FROM tds.commitment_checks
-        WHERE commitment = $1 AND outcome = 'verified' ORDER BY 1`;
+        WHERE commitment = $1 AND ${IS_PROVED} ORDER BY 1`;
       return (await sqlRows(db, heldRow, sql, [commitment])).map((row) => row.starknet_version);
     },
     async versions() {
@@ -47,7 +57,7 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
       return (await sqlRows(db, heldRow, sql, [])).map((row) => row.starknet_version);
     },
     async lowest() {
-      const sql = "SELECT min(from_height) AS height FROM tds.commitment_checks WHERE outcome = 'verified'";
+      const sql = `SELECT min(from_height) AS height FROM tds.commitment_checks WHERE ${IS_PROVED}`;
       const [row] = await sqlRows(db, lowestRow, sql, []);
       return row?.height ?? null;
     },
@@ -81,15 +91,14 @@ const STORE_EVERY_MS = 10_000;
 /** A node may name any version: so many have counts of their own, more if they were verified; the others share `other`. */
 const MAX_VERSIONS = 100;
 const MAX_VERIFIED_VERSIONS = 500;
-const MAX_VERSION_LENGTH = 31;
 const OTHER_VERSIONS = 'other';
 
-/** How long a verified block counts that has not been published, in milliseconds. */
-const UNPUBLISHED_MS = 600_000;
+/** How long a verified block counts by itself, in milliseconds. */
+const RECENT_MS = 600_000;
 
 /**
- * What is known from comparisons. A verified block counts at once, but is forgotten if it is not published: the node may have
- * answered with a block of another chain.
+ * What is known from comparisons. A verified block counts at once, but for minutes only: the node may have answered with a block
+ * of another chain. What `PROVING_BLOCKS` show that were published counts for good.
  */
 export interface CommitmentChecks {
   /** Whether a block was ever verified; of one Starknet version, or of any. */
@@ -102,7 +111,7 @@ export interface CommitmentChecks {
   compared(block: BlockBody, comparisons: readonly Comparison[]): void;
   /** Stores within seconds that a block was refused. */
   refused(block: ComparedBlock, comparison: Omit<Comparison, 'outcome'>): Promise<void>;
-  /** Stores the comparisons of these blocks within seconds, and at once the first verified one of a Starknet version. */
+  /** Stores the comparisons of these blocks within seconds, and at once where they prove a Starknet version. */
   published(blocks: readonly BlockBody[]): Promise<void>;
   /** Stores what was counted. */
   flush(): Promise<void>;
@@ -143,7 +152,7 @@ function createVersionNames(
       return OTHER_VERSIONS;
     }
     const limit = outcome === 'verified' ? MAX_VERIFIED_VERSIONS : MAX_VERSIONS;
-    if (version.length <= MAX_VERSION_LENGTH && named.size < limit) named.add(version);
+    if (isHashable(version) && named.size < limit) named.add(version);
     return named.has(version) ? version : OTHER_VERSIONS;
   };
 }
@@ -152,28 +161,32 @@ function createVersionNames(
 function createCounter({ store, clock, log }: Omit<CommitmentChecksDeps, 'metrics'>) {
   let counted = new Map<string, CheckCount>();
   let storeAt = clock.now() + STORE_EVERY_MS;
+  const add = (count: CheckCount): void => {
+    const key = `${count.commitment} ${count.version} ${count.outcome}`;
+    const { blocks, from, to } = counted.get(key) ?? { blocks: 0, from: Infinity, to: -Infinity };
+    counted.set(key, {
+      ...count,
+      blocks: blocks + count.blocks,
+      from: Math.min(from, count.from),
+      to: Math.max(to, count.to),
+    });
+  };
   const flush = async (): Promise<void> => {
     if (counted.size === 0) return;
-    const storing = counted;
+    const storing = [...counted.values()];
     counted = new Map();
     storeAt = clock.now() + STORE_EVERY_MS;
-    await store.add([...storing.values()]);
+    try {
+      await store.add(storing);
+    } catch (error) {
+      for (const count of storing) add(count);
+      throw error;
+    }
   };
   return {
+    add,
     flush,
-    add(commitment: Commitment, version: string, outcome: CheckOutcome, height: number): void {
-      const key = `${commitment} ${version} ${outcome}`;
-      const { blocks, from, to } = counted.get(key) ?? { blocks: 0, from: height, to: height };
-      counted.set(key, {
-        commitment,
-        version,
-        outcome,
-        blocks: blocks + 1,
-        from: Math.min(from, height),
-        to: Math.max(to, height),
-      });
-    },
-    /** Counts are lost if the store is unavailable; the blocks are not. */
+    /** The blocks are not lost for their counts. */
     async flushIfDue(): Promise<void> {
       if (clock.now() < storeAt) return;
       await flush().catch((error: unknown) => log.warn({ err: error }, 'outcomes of comparisons not stored'));
@@ -184,13 +197,13 @@ function createCounter({ store, clock, log }: Omit<CommitmentChecksDeps, 'metric
 /** Versions of which a block was verified, by commitment, and the lowest verified height. */
 function createVerified(clock: Pick<Clock, 'now'>) {
   const held = new Map<Commitment, Set<string>>();
-  /** Of blocks that are not published: until when they count. */
-  const unpublished = new Map<Commitment, Map<string, number>>();
+  /** Until when blocks count that were verified within minutes. */
+  const recently = new Map<Commitment, Map<string, number>>();
   let lowest = Infinity;
-  let lowestUnpublished = { height: Infinity, until: 0 };
+  let lowestRecent = { height: Infinity, until: 0 };
   return {
     isHeld(commitment: Commitment, version: string | null): boolean {
-      const [stored, recent] = [held.get(commitment), unpublished.get(commitment)];
+      const [stored, recent] = [held.get(commitment), recently.get(commitment)];
       if (version !== null) return stored?.has(version) === true || (recent?.get(version) ?? 0) > clock.now();
       return (stored?.size ?? 0) > 0 || [...(recent?.values() ?? [])].some((until) => until > clock.now());
     },
@@ -202,15 +215,14 @@ function createVerified(clock: Pick<Clock, 'now'>) {
       lowest = Math.min(lowest, height);
     },
     add(commitment: Commitment, { height, starknet_version }: ComparedBlock): void {
-      const until = clock.now() + UNPUBLISHED_MS;
-      const recent = unpublished.get(commitment) ?? new Map<string, number>();
-      unpublished.set(commitment, recent);
+      const until = clock.now() + RECENT_MS;
+      const recent = recently.get(commitment) ?? new Map<string, number>();
+      recently.set(commitment, recent);
       if (recent.has(starknet_version) || recent.size < MAX_VERSIONS) recent.set(starknet_version, until);
-      if (height <= lowestUnpublished.height || lowestUnpublished.until <= clock.now())
-        lowestUnpublished = { height, until };
+      if (height <= lowestRecent.height || lowestRecent.until <= clock.now())
+        lowestRecent = { height, until };
     },
-    lowest: () =>
-      lowestUnpublished.until > clock.now() ? Math.min(lowest, lowestUnpublished.height) : lowest,
+    lowest: () => (lowestRecent.until > clock.now() ? Math.min(lowest, lowestRecent.height) : lowest),
   };
 }
 
@@ -221,6 +233,8 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
   const asked = new Map<Commitment, number>();
   const strange = new Map<Commitment, number>();
   const unpublished = new WeakMap<BlockBody, readonly Comparison[]>();
+  /** Published blocks that match, of versions that are not proved. */
+  const proofs = new Map<string, { readonly blocks: number; readonly lowest: number }>();
   let oldBlocks = 0;
   const nameOf = createVersionNames(store);
 
@@ -230,13 +244,18 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
   ): Promise<void> => {
     if (!proves) return;
     const version = await nameOf(starknet_version, outcome);
-    counter.add(commitment, version, outcome, height);
-    if (outcome !== 'verified') return;
-    verified.storeLowest(height);
-    if (verified.isStored(commitment, version)) return;
+    counter.add({ commitment, version, outcome, blocks: 1, from: height, to: height });
+    if (outcome !== 'verified' || verified.isStored(commitment, version)) return;
+    const key = `${commitment} ${version}`;
+    const before = proofs.get(key) ?? { blocks: 0, lowest: Infinity };
+    const proof = { blocks: before.blocks + 1, lowest: Math.min(before.lowest, height) };
+    proofs.set(key, proof);
+    if (proof.blocks < PROVING_BLOCKS) return;
     await counter.flush();
     verified.store(commitment, [version]);
-    log.info({ commitment, version }, 'blocks match: those that do not are refused from now on');
+    verified.storeLowest(proof.lowest);
+    proofs.delete(key);
+    log.info({ commitment, version }, 'blocks match: those that do not are refused for good');
   };
   return {
     async holds(commitment, version) {

@@ -2,6 +2,7 @@ import { checkEvents, hasEvents } from '../../schemas/commitment/check.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
 import type { CheckSettings, Comparison } from './commitments.ts';
+import { PROBED } from './header-checks.ts';
 import type { IngestNode } from './ports.ts';
 
 interface EventCheckDeps extends CheckSettings {
@@ -10,9 +11,6 @@ interface EventCheckDeps extends CheckSettings {
   /** The height that the node has reported last. */
   readonly newest: () => number;
 }
-
-/** Mismatches for which other blocks are asked for, and compared first. */
-const PROBED = 8;
 
 /**
  * Compares the events of blocks with the commitments in their headers, and records the outcome in the block and among its comparisons. What holds is asked

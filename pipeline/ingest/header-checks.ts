@@ -15,7 +15,11 @@ type Details = FetchedBlock['details'];
 type HeaderCommitment = Exclude<Commitment, 'events'>;
 
 /** Whether a block is not compared with a commitment. */
-export type IsLeftOut = (height: number, commitment: Commitment, options?: CallOptions) => boolean;
+export type IsLeftOut = (
+  block: Pick<BlockBody, 'height' | 'timestamp'>,
+  commitment: Commitment,
+  options?: CallOptions,
+) => boolean;
 
 interface HeaderCheckDeps extends CheckSettings {
   readonly isLeftOut: IsLeftOut;
@@ -23,6 +27,8 @@ interface HeaderCheckDeps extends CheckSettings {
   readonly fetch: IngestNode['getBlockWithReceipts'];
 }
 
+/** Mismatches in a row for which the blocks beside them are compared, before any block has matched. */
+export const PROBED = 8;
 /** Versions that are known to compute a commitment in another way, each for one commitment. */
 const MAX_CONFIRMED = 100;
 
@@ -47,20 +53,26 @@ export function createHeaderCheck({
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const confirmed = new Set<string>();
-  /** A version that computes a commitment in another way does so in each block that has what the commitment is made of. */
-  const isConfirmed = async (
-    commitment: HeaderCommitment,
+  /** The blocks beside one that name the same version. */
+  const blocksBeside = async (
     { height, starknet_version: version }: BlockBody,
     options: CallOptions | undefined,
-  ): Promise<boolean> => {
-    const key = `${commitment} ${version}`;
-    if (confirmed.has(key)) return true;
+  ): Promise<FetchedBlock[]> => {
     const fetchBeside = async (other: number): Promise<FetchedBlock | null> =>
       other < 0 ? null : await fetch(other, options).catch(() => null);
     const beside = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
-    const same = beside
-      .filter((other) => other !== null)
-      .filter(({ body }) => body.starknet_version === version);
+    return beside.filter((other) => other !== null).filter(({ body }) => body.starknet_version === version);
+  };
+  /** A version that computes a commitment in another way does so in each block that has what the commitment is made of. */
+  const isConfirmed = async (
+    commitment: HeaderCommitment,
+    body: BlockBody,
+    options: CallOptions | undefined,
+  ): Promise<boolean> => {
+    const { height, starknet_version: version } = body;
+    const key = `${commitment} ${version}`;
+    if (confirmed.has(key)) return true;
+    const same = await blocksBeside(body, options);
     const isComparable = same.some((other) => isWhole(commitment, other));
     if (!isComparable || same.some((other) => isProved(commitment, other))) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
@@ -74,7 +86,12 @@ export function createHeaderCheck({
     options: CallOptions | undefined,
   ): Promise<boolean> => {
     const isRefusable = outcome === 'mismatched' || (outcome === 'incomplete' && policy === 'refuse');
-    if (!isRefusable || mode === 'record' || !(await checks.holds(commitment, null))) return false;
+    if (!isRefusable || mode === 'record') return false;
+    if (!(await checks.holds(commitment, null))) {
+      // Nothing is known yet: the first blocks are told from those of a chain that makes up its commitments by the ones beside them.
+      if (checks.strange(commitment) >= PROBED) return false;
+      return (await blocksBeside(body, options)).some((other) => isProved(commitment, other));
+    }
     if (await checks.holds(commitment, body.starknet_version)) return true;
     // Also a block that lacks something: any block can name a version that nobody has seen.
     return !(await isConfirmed(commitment, body, options));
@@ -106,7 +123,7 @@ export function createHeaderCheck({
     // A match with a header that no hash binds says nothing where the hashes of other blocks bind theirs.
     const isBound = outcome === 'verified' || !(await checks.holds('block_hash', null));
     for (const commitment of ['transactions', 'receipts'] as const) {
-      if (isLeftOut(body.height, commitment, options)) continue;
+      if (isLeftOut(body, commitment, options)) continue;
       const found = rootOutcome(commitment, compared, details);
       const proved = found === 'verified' && !isBound ? 'incomplete' : found;
       await settle(commitment, proved, body.transactions.length > 0);

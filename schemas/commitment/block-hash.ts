@@ -10,14 +10,18 @@ const FIRST_WITH_L2_GAS = [0, 13, 4] as const;
 /** What fits into a felt and has one spelling there: a leading zero byte would vanish, and a letter beyond ASCII be cut. */
 const HASHED_TEXT = /^[\x20-\x7e]{0,31}$/;
 
+/** Whether a text can be part of a hash. */
+export function isHashable(text: string): boolean {
+  return HASHED_TEXT.test(text);
+}
+
 export type HashedBlock = Omit<BlockBody, 'hash' | 'event_check' | 'transactions'>;
 
 /** The hash of a block by its header; null if it cannot be computed: a version before 0.13.2, or a header that is not whole. */
 export function blockHash(block: HashedBlock): Felt | null {
   const { header, starknet_version, transaction_count, event_count } = block;
   if (header === undefined || transaction_count === null || event_count === null) return null;
-  if (isOlderThan(starknet_version, FIRST_WITH_COMMITMENTS) || !HASHED_TEXT.test(starknet_version))
-    return null;
+  if (isOlderThan(starknet_version, FIRST_WITH_COMMITMENTS) || !isHashable(starknet_version)) return null;
   const hasL2Gas = !isOlderThan(starknet_version, FIRST_WITH_L2_GAS);
   const prices = pricesOf(header, hasL2Gas);
   if (prices === null) return null;

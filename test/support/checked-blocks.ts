@@ -1,7 +1,7 @@
 import { createLogger } from '../../infra/log.ts';
 import { createMetrics } from '../../infra/metrics.ts';
 import { withBlockChecks } from '../../pipeline/ingest/block-checks.ts';
-import { createCommitmentChecks } from '../../pipeline/ingest/commitments.ts';
+import { PROVING_BLOCKS, createCommitmentChecks } from '../../pipeline/ingest/commitments.ts';
 import type {
   CheckSettings,
   Commitment,
@@ -13,6 +13,8 @@ import type { IngestNode } from '../../pipeline/ingest/ports.ts';
 import type { FetchedBlock } from '../../pipeline/node/types.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 
+/** When every block of a test is old. */
+const LONG_AFTER = Date.UTC(2100);
 const never = () => Promise.reject(new Error('not expected'));
 
 export interface KnownStore extends CommitmentStore {
@@ -31,8 +33,9 @@ export function knownStore(known: readonly `${Commitment} ${string}`[] = []): Kn
     reads: (commitment) => reads.filter((one) => one === commitment).length,
     async held(commitment) {
       reads.push(commitment);
-      return [...stored.keys()]
-        .map((key) => key.split(' '))
+      return [...stored]
+        .filter(([, blocks]) => blocks === 0 || blocks >= PROVING_BLOCKS)
+        .map(([key]) => key.split(' '))
         .flatMap(([kind, version = '', outcome]) =>
           kind === commitment && outcome === 'verified' ? [version] : [],
         );
@@ -67,7 +70,7 @@ export async function checkedNode(
     incomplete = 'refuse',
     store = knownStore(),
     heads = [],
-    now = () => 0,
+    now = () => LONG_AFTER,
   }: CheckedOptions = {},
 ): Promise<CheckedNode> {
   const log = createLogger('test', 'silent');
@@ -86,6 +89,7 @@ export async function checkedNode(
     checks,
     mode,
     incomplete,
+    clock: { now },
     log,
   });
   while (reported.length > 0) await node.blockHashAndNumber();

@@ -79,7 +79,14 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       const store = createCommitmentStore(pool);
       const checks = createCommitmentChecks({ store, metrics, clock: systemClock, log });
       const deps: IngestDeps = {
-        node: withBlockChecks({ node: client, checks, mode: 'all', incomplete: 'refuse', log }),
+        node: withBlockChecks({
+          node: client,
+          checks,
+          mode: 'all',
+          incomplete: 'refuse',
+          clock: systemClock,
+          log,
+        }),
         subscribeToHeads: null,
         store: createIngestStore(pool),
         publisher,

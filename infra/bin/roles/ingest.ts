@@ -40,6 +40,7 @@ export const start: StartRole = async (context) => {
         checks,
         mode: config.verifyEvents,
         incomplete: config.verifyIncomplete,
+        clock: systemClock,
         log,
       }),
       subscribeToHeads: config.starknetWsUrl === null ? null : headSubscriptions(config.starknetWsUrl, log),

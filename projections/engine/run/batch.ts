@@ -89,15 +89,15 @@ export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Bat
 }
 
 function createShare(target: Target, sizes?: ReadonlyMap<string, number>): Share {
-  const { tables, takesBack } = target.projection;
+  const { projection } = target;
   const encoders = (bytes?: ReadonlyMap<string, number>): ReadonlyMap<string, RowEncoder> =>
     new Map(
-      Object.entries(tables).map(([name, { columns }]) => [
+      Object.entries(projection.tables).map(([name, { columns }]) => [
         name,
         createRowEncoder(columns, bytes?.get(name)),
       ]),
     );
-  const takenBack = takesBack === undefined ? new Map<string, RowEncoder>() : encoders(new Map());
+  const takenBack = projection.takesBack === undefined ? new Map<string, RowEncoder>() : encoders(new Map());
   return { target, tables: encoders(sizes), takenBack, touched: [], moves: new Map() };
 }
 
@@ -110,11 +110,11 @@ function addRows(shares: readonly Share[], item: StreamItem): void {
   const undos = shares.flatMap((share) => encodersOf(share).map((encoder) => encoder.mark()));
   try {
     for (const { target, tables, takenBack } of shares) {
-      const { name, project, takesBack } = target.projection;
-      const receiving = takesBack?.(item) === true ? takenBack : tables;
-      for (const [table, rows] of Object.entries(project(item))) {
+      const { projection } = target;
+      const receiving = projection.takesBack?.(item) === true ? takenBack : tables;
+      for (const [table, rows] of Object.entries(projection.project(item))) {
         const encoder = receiving.get(table);
-        if (encoder === undefined) throw new TypeError(`${name} has no table ${table}`);
+        if (encoder === undefined) throw new TypeError(`${projection.name} has no table ${table}`);
         encoder.add(rows);
       }
     }

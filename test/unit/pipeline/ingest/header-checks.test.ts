@@ -3,6 +3,8 @@ import { resolve } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
+import { PROVING_BLOCKS } from '../../../../pipeline/ingest/commitments.ts';
+import type { CommitmentStore } from '../../../../pipeline/ingest/commitments.ts';
 import { parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
 import type { FetchedBlock } from '../../../../pipeline/node/types.ts';
 import { eventCommitment } from '../../../../schemas/commitment/events.ts';
@@ -37,37 +39,83 @@ function fetched(height: number, isTrue: boolean, starknet_version = '0.14.1'): 
 const outcomes = (blocks: readonly FetchedBlock[], options: CheckedOptions = {}) =>
   checkedBlocks(blocks, options, () => 'passed');
 
-test('passes blocks of another hash until one of their version has matched, and refuses them from then on', async () => {
+const range = (from: number, count: number) => Array.from({ length: count }, (_, index) => from + index);
+
+test('passes blocks of another hash until one of their version matches, and refuses them from then on', async () => {
   const store = knownStore();
-  const blocks = [fetched(0, false), fetched(1, true), fetched(2, false), fetched(3, true)];
-  expect(await outcomes(blocks, { store })).toEqual(['passed', 'passed', REFUSED, 'passed']);
-  expect([...store.stored].filter(([key]) => key.startsWith('block_hash'))).toEqual([
+  const right = range(2, PROVING_BLOCKS).map((height) => fetched(height, true));
+  const blocks = [fetched(0, false), fetched(1, false), ...right, fetched(2 + PROVING_BLOCKS, false)];
+  // The second is beside one that matches.
+  const passed = right.map(() => 'passed');
+  expect(await outcomes(blocks, { store })).toEqual(['passed', REFUSED, ...passed, REFUSED]);
+  expect([...store.stored].filter(([key]) => key.startsWith('block_hash')).toSorted()).toEqual([
     ['block_hash 0.14.1 mismatched', 1],
-    ['block_hash 0.14.1 verified', 2],
-    ['block_hash 0.14.1 refused', 1],
+    ['block_hash 0.14.1 refused', 2],
+    ['block_hash 0.14.1 verified', PROVING_BLOCKS],
   ]);
   // A process that starts later.
-  expect(await outcomes([fetched(4, false)], { store })).toEqual([REFUSED]);
+  expect(await outcomes([fetched(0, false), fetched(1, false)], { store })).toEqual([REFUSED, REFUSED]);
 });
 
-test('forgets a match of a block that is not published, as it may be of another chain', async () => {
+test('forgets a match of a few blocks, which may have been of another chain', async () => {
   const store = knownStore();
   let time = 0;
-  const blocks = [fetched(0, true), fetched(1, false), fetched(2, false, '0.13.1')];
+  const others = [fetched(1, false, '0.14.2'), fetched(2, false, '0.14.2'), fetched(3, false)];
+  const blocks = [fetched(0, true), ...others, fetched(4, false), fetched(5, false, '0.13.1')];
   const node = await checkedNode(blocks, { store, now: () => time });
+  const publish = async (times: number): Promise<void> => {
+    for (let published = 0; published < times; published += 1) {
+      const { body } = await node.getBlockWithReceipts(0);
+      await node.published([body]);
+    }
+  };
+  const areRefused = async (): Promise<void> => {
+    for (const height of [4, 5])
+      await expect(node.getBlockWithReceipts(height)).rejects.toMatchObject({ code: 'BLOCK_MISMATCHED' });
+  };
+  const arePassed = async (): Promise<void> => {
+    for (const height of [4, 5]) expect(await node.getBlockWithReceipts(height)).toBeDefined();
+  };
   await node.getBlockWithReceipts(0);
   // It may be one of this chain, and about to be published.
-  for (const height of [1, 2])
-    await expect(node.getBlockWithReceipts(height)).rejects.toMatchObject({ code: 'BLOCK_MISMATCHED' });
-  time = 600_000;
-  for (const height of [1, 2]) expect(await node.getBlockWithReceipts(height)).toBeDefined();
+  await areRefused();
+  time += 600_000;
+  await arePassed();
   expect([...store.stored.keys()].filter((key) => key.endsWith('verified'))).toEqual([]);
-  const { body } = await node.getBlockWithReceipts(0);
-  await node.published([body]);
-  time *= 10;
-  for (const height of [1, 2])
-    await expect(node.getBlockWithReceipts(height)).rejects.toMatchObject({ code: 'BLOCK_MISMATCHED' });
-  expect(store.stored.get('block_hash 0.14.1 verified')).toBe(1);
+  await publish(PROVING_BLOCKS - 1);
+  await areRefused();
+  // It was reverted.
+  time += 600_000;
+  await arePassed();
+  await publish(1);
+  time += 600_000;
+  await areRefused();
+  expect(store.stored.get('block_hash 0.14.1 verified')).toBe(PROVING_BLOCKS);
+});
+
+test('stores the counts of other versions beside one that no text column holds, and those that were not stored before', async () => {
+  const known = knownStore();
+  let isDown = true;
+  const store: CommitmentStore = {
+    ...known,
+    async add(counts) {
+      if (isDown) throw new Error('the store is down');
+      await known.add(counts);
+    },
+  };
+  const node = await checkedNode([fetched(0, false, '\u00000.14.1'), fetched(1, true)], {
+    store,
+    incomplete: 'accept',
+  });
+  for (const height of [0, 1]) await node.published([(await node.getBlockWithReceipts(height)).body]);
+  await expect(node.flush()).rejects.toThrow('down');
+  isDown = false;
+  await node.flush();
+  const hashes = [...known.stored].filter(([key]) => key.startsWith('block_hash'));
+  expect(hashes).toEqual([
+    ['block_hash other incomplete', 1],
+    ['block_hash 0.14.1 verified', 1],
+  ]);
 });
 
 test('refuses a block of a version of which none has matched unless the blocks beside it confirm it', async () => {
@@ -295,6 +343,21 @@ describe.skipIf(skipped !== '')(`${skipped}the recorded block`, () => {
       const node = await checkedNode(blocks, { store, mode: 'head', heads: [head, height] });
       await expect(node.getBlockWithReceipts(height)).rejects.toMatchObject({ code: 'BLOCK_MISMATCHED' });
     }
+  });
+
+  test('is compared while it is minutes old, whatever head the node reports', async () => {
+    const lie = changed((block) => (receiptOf(block).events[0].data[2] = '0xffffffff'));
+    const { height, timestamp } = lie.body;
+    const blocks: FetchedBlock[] = [];
+    blocks[height] = lie;
+    const store = knownStore(kinds.map((kind) => `${kind} 0.14.1` as const));
+    const heads = [height + 65];
+    const at = async (seconds: number) =>
+      await checkedNode(blocks, { store, mode: 'head', heads, now: () => 1000 * (timestamp + seconds) });
+    await expect((await at(599)).getBlockWithReceipts(height)).rejects.toMatchObject({
+      code: 'BLOCK_MISMATCHED',
+    });
+    expect(await (await at(601)).getBlockWithReceipts(height)).toBeDefined();
   });
 
   test('is compared wherever it is suspect', async () => {
