@@ -27,6 +27,9 @@ const links = [
   ['/verification', 'Verification', 'Verification'],
 ] as const;
 
+/** What the service shows to anyone is shown without a log-in. */
+const isPublic = (path: string): boolean => /^\/verification\/?$/.test(path);
+
 /** The screen of a path; null: there is none. */
 function screenOf(path: string): JSX.Element | null {
   const [, name = '', id] = path.split('/');
@@ -114,13 +117,15 @@ function App(): JSX.Element {
         </a>
         {session !== null && <SearchBox />}
         <nav aria-label="Main">
-          {session !== null &&
-            links.map(([to, text, short]) => (
+          {links
+            .filter(([to]) => session !== null || isPublic(to))
+            .map(([to, text, short]) => (
               <a key={to} href={to} aria-current={isCurrent(to) ? 'page' : undefined}>
                 <span class="long">{text}</span>
                 <span class="short">{short}</span>
               </a>
             ))}
+          {session === null && isPublic(path) && <a href="/">Log in</a>}
           {isAdmin && (
             <a href="/operations" aria-current={isCurrent('/operations') ? 'page' : undefined}>
               Operations
@@ -138,7 +143,7 @@ function App(): JSX.Element {
         )}
       </header>
       <main id="main" tabIndex={-1}>
-        {session === null ? <LogIn /> : (screenOf(path) ?? <NotFound />)}
+        {session === null && !isPublic(path) ? <LogIn /> : (screenOf(path) ?? <NotFound />)}
       </main>
     </>
   );

@@ -235,6 +235,39 @@ afterEach(async () => {
 });
 
 describe('the console in a browser', () => {
+  test('shows anyone how much of the index is verified, and nothing else', async () => {
+    const { page } = browsing;
+    const refused: string[] = [];
+    page.on('response', (answer) => {
+      if (answer.status() === 401) refused.push(answer.url());
+    });
+    await page.goto('/');
+    await page.getByRole('heading', { name: 'Log in' }).waitFor();
+    const links = page.getByRole('navigation', { name: 'Main' }).getByRole('link');
+    expect(await links.allInnerTexts()).toEqual(['Verification', 'API reference']);
+    await links.first().click();
+    const { heights } = await api('/api/verification/', verification);
+    await expect.poll(async () => await figure('verified').textContent()).toBe(countText(heights.verified));
+    await browsing.check('verification without a log-in');
+    for (const path of ['/keys', '/operations?view=verification', `/token/${ETH}`]) {
+      await page.goto(path);
+      await page.getByRole('heading', { name: 'Log in' }).waitFor();
+    }
+    refused.length = 0;
+    await page.route('/api/verification/', async (route) => {
+      const response = await route.fetch();
+      const nonzero = [{ token_address: ETH, sum: '-5' }];
+      const conservation = { tokens: 2, nonzero, at: '2026-01-01T00:00:00Z', to: 5 };
+      await route.fulfill({ response, json: { ...(await response.json()), conservation } });
+    });
+    await page.goto('/verification/');
+    await page.getByText('-5 units of').waitFor();
+    await page.unroute('/api/verification/');
+    await page.getByRole('link', { name: 'Log in' }).click();
+    await page.getByRole('heading', { name: 'Log in' }).waitFor();
+    expect(refused).toEqual([]);
+  });
+
   test('lets a person in by user name and password, and says why not', async () => {
     const { page } = browsing;
     await page.goto('/');

@@ -3,6 +3,7 @@ import type { ListTokensResponses } from 'token-data-service-client';
 
 import { printable } from '../format.ts';
 import { useLoad } from '../loading.ts';
+import { currentSession } from '../session.ts';
 import { Table } from './parts.tsx';
 import { Amount, Hex, Logo, TokenName, Usd } from './values.tsx';
 
@@ -64,7 +65,7 @@ export function TokenTable({
   );
 }
 
-/** An amount in a token whose decimals are read first. */
+/** An amount in a token whose decimals are read first; without a log-in they are not shown. */
 export function TokenAmount({
   amount,
   token,
@@ -73,7 +74,8 @@ export function TokenAmount({
   readonly token: string;
 }): JSX.Element {
   const unit = useLoad(
-    async (api, signal) => await api.getToken({ path: { address: token }, signal }),
+    async (api, signal) =>
+      currentSession() === null ? undefined : await api.getToken({ path: { address: token }, signal }),
     [token],
   );
   return (
