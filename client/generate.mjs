@@ -88,8 +88,8 @@ ${questions}
 - **Live**: \`for await (const message of client.stream({ token, from }))\`. Keep \`message.cursor\`; on \`undo\` drop every transfer above
   \`last_valid.height\` (all where it is null); what is at or below the height of a \`final\` no longer changes.
 - **Webhooks**: \`await verifyWebhook(rawBody, headers, secret)\` before reading the body; ignore a \`webhook-id\` seen before.
-- **Proofs**: \`await verifyProof(await ${call('getTransferProof')})\` returns the block; compare its
-  hash with another node.
+- **Proofs**: \`const proof = await ${call('getTransferProof')}\`, then
+  \`await verifyProof(proof, { txhash, event_index })\` returns the block; compare its hash with another node.
 - **Writes** are repeated after 429 and 503 only with an \`Idempotency-Key\` header: send one with each.
 - Addresses are \`0x\` and 64 digits in answers and any \`0x\` form in parameters. Times are ISO 8601 in UTC.
 `;

@@ -7,9 +7,10 @@ const { TDS_URL = 'http://127.0.0.1:8080', TDS_KEY = '', NODE_URL = '' } = proce
 const [txhash = '', index = ''] = process.argv.slice(2);
 const client = new TokenDataClient({ baseUrl: TDS_URL, apiKey: TDS_KEY });
 
-// Throws unless the transfer follows from an event of a block with this hash.
-const proof = await client.getTransferProof({ query: { txhash, event_index: Number(index) } });
-const { number, hash } = await verifyProof(proof);
+// Throws unless it is the transfer that is asked for, and follows from an event of a block with this hash.
+const asked = { txhash, event_index: Number(index) };
+const proof = await client.getTransferProof({ query: asked });
+const { number, hash } = await verifyProof(proof, asked);
 
 const params = { block_id: { block_number: number } };
 const response = await fetch(NODE_URL, {

@@ -69,9 +69,10 @@ export interface ProvenTransfer {
 export class ProofError extends Error {
   /**
    * The check that failed. `format`: it is not a proof. `path`: the path does not lead from the event to the commitment of the
-   * block. `block_hash`: the header has another hash. `transfer`: the transfer is not what the event says.
+   * block. `block_hash`: the header has another hash. `transfer`: the transfer is not what the event says. `asked`: it is not the
+   * transfer that was asked for.
    */
-  readonly reason: 'format' | 'path' | 'block_hash' | 'transfer';
+  readonly reason: 'format' | 'path' | 'block_hash' | 'transfer' | 'asked';
 
   constructor(reason: ProofError['reason'], message: string) {
     super(message);
@@ -90,16 +91,26 @@ export class ProofError extends Error {
  * contract is one of erc20 or erc721 or of neither (`kind`: so whether the number is an amount or a token id), fees, and the status
  * of the transaction.
  *
+ * @param asked the parameters of the call: without them, a proof of another transfer is as good
  * @returns the block whose hash is to be compared
  * @throws ProofError
  */
-export async function verifyProof(proof: TransferProof): Promise<{ number: number; hash: string }> {
+export async function verifyProof(
+  proof: TransferProof,
+  asked?: { readonly txhash: string; readonly event_index: number },
+): Promise<{ number: number; hash: string }> {
   constants ??= roundConstants();
   const poseidon = poseidonWith(await constants);
   try {
     verifyPath(proof, poseidon);
     verifyBlockHash(proof.block, poseidon);
     verifyTransfer(proof);
+    const { txhash, event_index: index } = proof.transfer;
+    if (
+      asked !== undefined &&
+      (felt(txhash) !== felt(asked.txhash.toLowerCase()) || index !== asked.event_index)
+    )
+      throw new ProofError('asked', `The proof is of event ${index} of ${txhash}, which was not asked for.`);
   } catch (error) {
     if (error instanceof ProofError) throw error;
     throw new ProofError('format', `Not a proof: ${String(error)}`);

@@ -79,11 +79,15 @@ function rehashed(body: BlockBody): BlockBody {
 }
 
 /** What the example prints. */
-async function runExample(args: readonly string[], nodeUrl: string): Promise<string> {
+async function runExample(
+  args: readonly string[],
+  nodeUrl: string,
+  serviceUrl = world.api.url,
+): Promise<string> {
   const file = resolve(import.meta.dirname, '../../../client/examples/verify-transfer.ts');
   const env = {
     PATH: process.env['PATH'] ?? '',
-    TDS_URL: world.api.url,
+    TDS_URL: serviceUrl,
     TDS_KEY: world.apiKey,
     NODE_URL: nodeUrl,
   };
@@ -233,6 +237,40 @@ describe('GET /api/transfers/proof/', () => {
         `the node has no block ${body.height} with the hash`,
       );
     } finally {
+      await node.close();
+    }
+  });
+
+  it('is refused by the example if it is a true proof of another event', async () => {
+    const body = chain[6] ?? expect.fail('no block');
+    const all = transfersOf(body);
+    const isSibling = (one: Transfer, other: Transfer): boolean =>
+      one !== other && one.txHash === other.txHash;
+    const asked =
+      all.find((one) => all.some((other) => isSibling(one, other))) ?? expect.fail('no transaction with two');
+    const others = [
+      all.find((one) => isSibling(one, asked)) ?? expect.fail('no sibling'),
+      all.find(({ txHash }) => txHash !== asked.txHash) ?? expect.fail('no other transaction'),
+    ];
+    let served = asked;
+    const service = await serveOnLoopback((_request, response) => {
+      void answerOf(served).then(({ text }) => {
+        response.setHeader('content-type', 'application/json');
+        response.end(text);
+      });
+    });
+    const node = await serveOnLoopback((_request, response) => {
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: 1, result: { block_hash: body.hash } }));
+    });
+    const run = async (): Promise<string> => {
+      const index = String(eventIndex(asked.position, asked.item));
+      return await runExample([asked.txHash.toUpperCase().replace('0X', '0x'), index], node.url, service.url);
+    };
+    try {
+      expect(await run()).toMatch(new RegExp(`^block ${body.height} of the node has`));
+      for (served of others) expect(await run()).toContain('which was not asked for');
+    } finally {
+      await service.close();
       await node.close();
     }
   });
