@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import { sleep } from '../../infra/lifecycle.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { newestBlock, newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -16,10 +15,11 @@ import { tokenHoldersAnswer } from '../../schemas/api/analytics.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { AsOf } from '../http/as-of.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { behind, invalidInput } from '../http/errors.ts';
+import { invalidInput } from '../http/errors.ts';
+import { readCovering } from '../http/min-block.ts';
 import { address, limit, text, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { Route } from '../http/route.ts';
+import type { RequestInfo, Route } from '../http/route.ts';
 import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
@@ -80,17 +80,9 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       if (query.cursor !== undefined && cursor === null)
         throw invalidInput({ cursor: ['This cursor is not of this query.'] });
       const read = { token, after: cursor?.after ?? null, limit: most + 1 };
-      const minBlock = request.minBlock() ?? -1;
-      const covered = async (): Promise<Coverage | null> =>
-        await kept(
-          served,
-          'holders',
-          async () => await coverageNow(clickhouse, served),
-          (one) => (one?.upTo ?? -1) >= minBlock,
-        );
       const { holders, totals, coverage } =
         past === null
-          ? await holdersNow(clickhouse, served, read, { covered, minBlock, signal: request.signal })
+          ? await holdersNow(clickhouse, served, read, await countedUpTo(kept, clickhouse, served, request))
           : await holdersAt(clickhouse, served, read, past);
       const shown = holders.slice(0, most);
       const last = shown.at(-1);
@@ -120,36 +112,35 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
   });
 }
 
-async function coverageNow(clickhouse: ClickHouse, served: ServedBuilds): Promise<Coverage | null> {
-  const newest = await newestBlock(clickhouse, served);
-  return newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
-}
-
 /** Balances are counted some seconds after a block is indexed. */
-const LOOKS = 8;
 const LOOK_MS = 250;
 
-interface Covered {
-  readonly covered: () => Promise<Coverage | null>;
-  /** -1: any. */
-  readonly minBlock: number;
-  readonly signal: AbortSignal;
+/** @throws 503 where the balances are not counted up to the block that the client asks for */
+async function countedUpTo(
+  kept: ReturnType<typeof keepWhileUnchanged<Coverage | null>>,
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  request: RequestInfo,
+): Promise<Coverage | null> {
+  const minBlock = request.minBlock() ?? -1;
+  const read = async (): Promise<Coverage | null> => {
+    const newest = await newestBlock(clickhouse, served);
+    return newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
+  };
+  return await readCovering(
+    async () => await kept(served, 'holders', read, (one) => (one?.upTo ?? -1) >= minBlock),
+    (one) => one?.upTo ?? null,
+    { request, everyMs: LOOK_MS },
+  );
 }
 
-/** @throws 503 where the balances are not counted up to the block that the client asks for */
+/** @param coverage read before the balances: what is not due then is counted in them, and a newer block is due when its height is read */
 async function holdersNow(
   clickhouse: ClickHouse,
   served: ServedBuilds,
   read: HoldersRead,
-  { covered, minBlock, signal }: Covered,
+  coverage: Coverage | null,
 ): Promise<Holders> {
-  // Before the balances: a block that is not due by then is counted in them. A newer one is due when the newest block is read.
-  let coverage = await covered();
-  for (let look = 0; minBlock > (coverage?.upTo ?? -1); look += 1) {
-    if (look === LOOKS) throw behind(`Balances are not counted up to block ${minBlock} yet.`);
-    await sleep(LOOK_MS, signal);
-    coverage = await covered();
-  }
   const [holders, totals] = await Promise.all([
     holdersPage(clickhouse, served, read),
     holderTotals(clickhouse, served, read.token),

@@ -11,7 +11,7 @@ import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
 import type { BodyIntake } from './body-intake.ts';
 import { addressBlock } from './client-address.ts';
-import { minBlockOf, waitForBlock } from './min-block.ts';
+import { WAIT_MS, minBlockOf, waitForBlock } from './min-block.ts';
 import type { ReachesHeight } from './min-block.ts';
 import { confirmAsOf, findAsOf } from './as-of.ts';
 import type { ClickHouseFor } from './clickhouse.ts';
@@ -116,6 +116,7 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
     place: { isWanted: () => false },
     signal: controller.signal,
     minBlock: () => (route.method === 'GET' ? minBlockOf(context.get('X-Min-Block')) : null),
+    waitEndsAt: performance.now() + WAIT_MS,
     header: (name) => context.get(name),
   };
 }

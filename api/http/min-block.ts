@@ -1,12 +1,14 @@
 import { z } from 'zod';
 
+import { sleep } from '../../infra/lifecycle.ts';
 import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import { behind } from './errors.ts';
 import { integer } from './params.ts';
 import type { RequestInfo } from './route.ts';
 import { parseInput } from './validation.ts';
 
-const WAIT_MS = 2000;
+/** How long a request may wait for the height of `X-Min-Block`, in all. */
+export const WAIT_MS = 2000;
 
 /** The header by which a client asks for an answer that is not older than a block that it knows of. */
 export const minBlockHeader = z.object({
@@ -29,7 +31,36 @@ export type ReachesHeight = (height: number, ms: number, signal: AbortSignal) =>
 export async function waitForBlock(
   reaches: ReachesHeight,
   height: number,
-  { signal }: Pick<RequestInfo, 'signal'>,
+  { signal, waitEndsAt }: Pick<RequestInfo, 'signal' | 'waitEndsAt'>,
 ): Promise<void> {
-  if (!(await reaches(height, WAIT_MS, signal))) throw behind(`Block ${height} is not indexed yet.`);
+  const leftMs = Math.max(0, waitEndsAt - performance.now());
+  if (!(await reaches(height, leftMs, signal))) throw behind(`Block ${height} is not indexed yet.`);
+}
+
+/**
+ * Reads what is derived after a block is indexed, until it covers the height of `X-Min-Block`.
+ *
+ * @param upTo the height that it covers; null: none
+ * @throws 503 if it does not in time, or if the client leaves
+ */
+export async function readCovering<T>(
+  read: () => Promise<T>,
+  upTo: (found: T) => number | null,
+  {
+    request,
+    everyMs,
+  }: {
+    readonly request: Pick<RequestInfo, 'minBlock' | 'signal' | 'waitEndsAt'>;
+    readonly everyMs: number;
+  },
+): Promise<T> {
+  const wanted = request.minBlock() ?? -1;
+  for (;;) {
+    const found = await read();
+    if ((upTo(found) ?? -1) >= wanted) return found;
+    const leftMs = request.waitEndsAt - performance.now();
+    if (leftMs <= 0 || request.signal.aborted)
+      throw behind(`Block ${wanted} is indexed, but the answer does not cover it yet.`);
+    await sleep(Math.min(everyMs, leftMs), request.signal);
+  }
 }

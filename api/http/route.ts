@@ -58,6 +58,8 @@ export interface RequestInfo {
   readonly signal: AbortSignal;
   /** The height of `X-Min-Block`: nothing cached below it may be answered. null without it; throws 400 if it is invalid. */
   minBlock(): number | null;
+  /** When the request has waited long enough for that height, in milliseconds of `performance.now()`. */
+  readonly waitEndsAt: number;
   /** A request header, '' when absent. */
   header(name: string): string;
 }

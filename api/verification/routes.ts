@@ -1,7 +1,6 @@
 import { publicVerificationAnswer } from '../../schemas/api/verification.ts';
-import { sleep } from '../../infra/lifecycle.ts';
 import type { Operator } from '../admin/operator.ts';
-import { behind } from '../http/errors.ts';
+import { readCovering } from '../http/min-block.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { shareRecent } from '../http/share-recent.ts';
@@ -13,8 +12,6 @@ export interface PublicVerificationDeps {
 const MAX_AGE_SECONDS = 10;
 /** For clients that have seen a newer block than the kept answer; they share this one, too. */
 const NEWER_AGE_MS = 500;
-/** The heights are derived just after a block is indexed. */
-const LOOKS = 4;
 const CALLS_PER_MINUTE = 60;
 
 /** What anyone may ask: how much of the index is verified. */
@@ -39,18 +36,23 @@ export function publicVerificationRoute({ operator }: PublicVerificationDeps): R
     response: { 200: publicVerificationAnswer },
     errors: [503],
     async handler({ request }) {
-      const minBlock = request.minBlock() ?? -1;
-      let body = await recent();
-      for (let look = 0; (body.heights.last ?? -1) < minBlock; look += 1) {
-        if (look === LOOKS) throw behind(`The verification is not known up to block ${minBlock} yet.`);
-        if (look > 0) await sleep(NEWER_AGE_MS, request.signal);
-        body = await newer();
-      }
+      let readAgain = recent;
+      const body = await readCovering(
+        async () => {
+          const found = await readAgain();
+          readAgain = newer;
+          return found;
+        },
+        ({ heights }) => heights.last,
+        { request, everyMs: NEWER_AGE_MS },
+      );
       const { last } = body.heights;
       return {
         status: 200,
         headers: {
           'Cache-Control': `public, max-age=${MAX_AGE_SECONDS}`,
+          // Without it, a shared cache would answer a client that has seen a newer block.
+          Vary: 'X-Min-Block',
           ...(last === null ? {} : { 'X-Indexed-Block': String(last) }),
         },
         body,

@@ -90,13 +90,30 @@ test('answers without credentials and before the first block, and may be cached 
     updated_at: expect.any(String),
   });
   expect(headers.get('cache-control')).toBe('public, max-age=10');
+  expect(headers.get('vary')).toBe('X-Min-Block');
   const { updated_at: at } = await ask();
   expect(at).toBe(json.updated_at);
 });
 
 describe('with blocks of every outcome', () => {
-  test('counts them by outcome, and reads them at once for a client that has seen the newest', async () => {
+  test('waits up to two seconds for the block that a client has seen', async () => {
+    const first = async () =>
+      await world.api.call('GET', '/api/verification/', { headers: { 'X-Min-Block': '0' } });
+    const began = performance.now();
+    const { status, json, headers } = await first();
+    expect([status, json.code, headers.get('retry-after')]).toEqual([503, 'behind', '1']);
+    expect(performance.now() - began).toBeGreaterThan(1900);
+    // What is kept for clients that have seen no block is not the answer.
+    expect((await ask()).heights.last).toBe(null);
+    const asked = performance.now();
+    const answering = first();
     await publish(CHECKS.map((check, height) => accepted(block(height, check), height + 1)));
+    const isInTime = performance.now() - asked < 1800;
+    const answer = await answering;
+    if (isInTime) expect([answer.status, answer.json.heights?.first]).toEqual([200, 0]);
+  });
+
+  test('counts them by outcome, and reads them at once for a client that has seen the newest', async () => {
     const { heights } = await ask({ 'X-Min-Block': String(CHECKS.length - 1) });
     expect(heights).toEqual({
       first: 0,
