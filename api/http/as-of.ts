@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { blocksAt, newestBlock } from '../../projections/indexed-blocks/queries.ts';
-import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { VersionedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -10,7 +10,7 @@ import { HttpError, invalidInput, notFound, refuseParameters, unavailable } from
 import { hash, integer } from './params.ts';
 
 /** The block as of which a request is answered. */
-export type AsOf = IndexedBlock;
+export type AsOf = VersionedBlock;
 
 /** Parameters of every route that answers as of a block. */
 export const asOfParameters = z.object({
@@ -79,7 +79,10 @@ async function indexedBlock(
   return late;
 }
 
-/** Throws where the block was reverted while the answer was read, which may be of two chains then. */
+/**
+ * Throws where the block was reverted while the answer was read, which may be of two chains then: also if the block has come back
+ * since.
+ */
 export async function confirmAsOf(
   clickhouse: Pick<ClickHouse, 'rows'>,
   served: ServedBuilds,
@@ -87,8 +90,9 @@ export async function confirmAsOf(
   asked: AskedBlock,
 ): Promise<void> {
   const now = (await blocksAt(clickhouse, served, [block.height])).get(block.height);
-  if (now?.hash === block.hash) return;
-  if (asked.hash !== undefined && now !== undefined) throw reverted(block.height, now.hash);
+  if (now?.hash === block.hash && now.seq === block.seq) return;
+  if (asked.hash !== undefined && now !== undefined && now.hash !== asked.hash)
+    throw reverted(block.height, now.hash);
   throw unavailable('unsettled', `Block ${block.height} was reverted while it was read.`, 1);
 }
 

@@ -239,17 +239,21 @@ export async function newestRun(
   return { head, start: first === 0 ? 0 : ((await runStart(clickhouse, tables, first - 1)) ?? first) };
 }
 
+const versionedRow = blockRow.extend({ seq: count });
+/** `seq` is the version of its row: a block that is reverted and comes back has another. */
+export type VersionedBlock = z.infer<typeof versionedRow>;
+
 /** The indexed blocks at these heights, by height. */
 export async function blocksAt(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
   heights: readonly number[],
-): Promise<Map<number, IndexedBlock>> {
+): Promise<Map<number, VersionedBlock>> {
   if (heights.length === 0) return new Map();
-  const sql = `SELECT ${BLOCK} FROM ${tables.table('indexed_blocks')} FINAL WHERE block_desc IN {descs:Array(UInt32)}`;
+  const sql = `SELECT ${BLOCK}, seq FROM ${tables.table('indexed_blocks')} FINAL WHERE block_desc IN {descs:Array(UInt32)}`;
   const descs = [...new Set(heights)].map((height) => descending(height));
   const rows = await clickhouse.rows(
-    { name: 'indexed-blocks.at', sql, row: blockRow },
+    { name: 'indexed-blocks.at', sql, row: versionedRow },
     { descs },
     { settings: { ...settings, max_result_rows: descs.length } },
   );

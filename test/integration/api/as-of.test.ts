@@ -20,6 +20,7 @@ import {
   upTo,
 } from '../../support/as-of-oracle.ts';
 import { deriveDue } from '../../support/derive-due.ts';
+import { startProxy } from '../../support/faults/proxy.ts';
 import { createRandom } from '../../support/random.ts';
 import { writeSmallChain } from '../../support/small-chain.ts';
 import { writeBlocks } from '../../support/transfer-world.ts';
@@ -356,4 +357,64 @@ it('a block that no answer can be as of is rejected', async () => {
   const { links } = (await asOf(1020, '/api/transfers/', { token: COIN, limit: '1' })).json;
   const other = await asOf(1021, '/api/transfers/', { token: COIN, cursor: links.next_cursor });
   expect([other.status, Object.keys(other.json.errors)]).toEqual([400, ['cursor']]);
+});
+
+it('an answer is refused whose block is reverted while it is read, also if there is nothing then', async () => {
+  const real = new URL(world.env['API_CLICKHOUSE_URL'] ?? '');
+  const proxy = await startProxy({ host: real.hostname, port: Number(real.port) });
+  real.host = `${proxy.host}:${proxy.port}`;
+  const slow = await world.anotherApi({ env: { API_CLICKHOUSE_URL: real.href } });
+  /** What a read of the block as of itself is answered while the chain changes before the statement that reads it. */
+  const raced = async (
+    block: WorldBlock,
+    change: () => Promise<void>,
+    asked: Record<string, string> = {},
+  ) => {
+    const query = new URLSearchParams({ as_of_block: String(block.height), ...asked });
+    const trap = proxy.trap({ request: /AS parent_hash, transactions/, act: 'hold' });
+    const answering = slow.call('GET', `/api/blocks/${block.height}/?${query.toString()}`, {
+      headers: { 'api-key': apiKey },
+    });
+    await trap.sprung;
+    await change();
+    trap.release();
+    const { status, json, headers } = await answering;
+    return { status, code: json.code, hash: json.canonical_hash, retryAfter: headers.get('retry-after') };
+  };
+  const unsettled = { status: 503, code: 'unsettled', hash: undefined, retryAfter: '1' };
+  try {
+    const height = Math.max(...chain.keys());
+    const [first, second] = [chain.get(height)!, smallBlock(random, height, 8, 2)];
+    const revert = (block: WorldBlock): Promise<void> => write([block], 'block.reverted');
+    const accept = (block: WorldBlock): Promise<void> => write([block], 'block.accepted');
+
+    // Nothing is at the height: the route itself finds no block.
+    expect(await raced(first, () => revert(first))).toEqual(unsettled);
+    await accept(first);
+    expect(await raced(first, () => revert(first), { as_of_hash: first.hash! })).toEqual(unsettled);
+    await accept(first);
+    const replace = async (): Promise<void> => {
+      await revert(first);
+      await accept(second);
+    };
+    expect(await raced(first, replace)).toEqual(unsettled);
+    const back = async (): Promise<void> => {
+      await revert(second);
+      await accept(first);
+    };
+    // What was read between the two is of the other chain.
+    const replacedTwice = async (): Promise<void> => {
+      await back();
+      await revert(first);
+      await accept(second);
+    };
+    for (const asked of [{}, { as_of_hash: second.hash! }])
+      expect(await raced(second, replacedTwice, asked)).toEqual(unsettled);
+    const reverted = { status: 409, code: 'reverted_block', hash: first.hash, retryAfter: null };
+    expect(await raced(second, back, { as_of_hash: second.hash! })).toEqual(reverted);
+    expect(await raced(first, async () => {})).toMatchObject({ status: 200 });
+  } finally {
+    await slow.close();
+    await proxy.close();
+  }
 });
