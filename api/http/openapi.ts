@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { createDocument } from 'zod-openapi';
 import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiResponseObject } from 'zod-openapi';
 
-import { errorBody } from '../../schemas/api/common.ts';
+import { errorBody, revertedBlockBody } from '../../schemas/api/common.ts';
 import { minBlockHeader } from './min-block.ts';
 import { SESSION_AS_KEY, StreamedAnswer, acceptsSessionAsKey } from './route.ts';
 import type { Auth, Responses, Route } from './route.ts';
@@ -93,7 +93,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     {
       description: statusDescriptions[status] ?? 'Error',
       headers,
-      content: { 'application/json': { schema: errorBody } },
+      content: { 'application/json': { schema: errorSchema(route, status) } },
     },
   ]);
   const answers = Object.entries(route.response).map(([status, schema]) => [
@@ -126,6 +126,13 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
         }),
     responses: Object.fromEntries([...errors, ...answers]),
   };
+}
+
+/** A 409 as of a block has a body of its own; a route may have others. */
+function errorSchema({ asOf, method, errors }: Route, status: number): z.ZodType {
+  if (status !== 409 || asOf !== true) return errorBody;
+  const hasOthers = method !== 'GET' || errors.includes(409);
+  return hasOthers ? z.union([revertedBlockBody, errorBody]) : revertedBlockBody;
 }
 
 function contentOf(

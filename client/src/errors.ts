@@ -6,15 +6,18 @@ export class ApiError extends Error {
   readonly requestId: string | null;
   /** The invalid parameters, each with what is wrong. */
   readonly errors: Readonly<Record<string, readonly string[]>>;
+  /** With code `reverted_block`: the hash of the block that the chain has at `as_of_block`. */
+  readonly canonicalHash: string | null;
 
   constructor(status: number, body: unknown, options?: ErrorOptions) {
-    const { detail, error, code, request_id: id, errors } = fieldsOf(body);
+    const { detail, error, code, request_id: id, errors, canonical_hash: hash } = fieldsOf(body);
     super(text(detail) ?? text(error) ?? `The service answered ${status}`, options);
     this.name = 'ApiError';
     this.status = status;
     this.code = text(code) ?? 'unknown';
     this.requestId = text(id) ?? null;
     this.errors = fieldsOf(errors) as Record<string, readonly string[]>;
+    this.canonicalHash = text(hash) ?? null;
   }
 }
 

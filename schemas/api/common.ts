@@ -1,5 +1,7 @@
 import { z } from 'zod';
 
+import { canonicalHex } from './values.ts';
+
 /** ISO 8601 in UTC, `Z`. */
 export const isoTimestamp = z.iso.datetime().meta({ example: '2026-01-02T03:04:05.678Z' });
 
@@ -15,6 +17,14 @@ export const errorBody = z
   })
   .loose()
   .meta({ id: 'Error' });
+
+/** The body of a 409 where the chain has another block than the one that the client asks for. */
+export const revertedBlockBody = errorBody
+  .extend({
+    code: z.literal('reverted_block'),
+    canonical_hash: canonicalHex.meta({ description: 'Hash of the block at this height now' }),
+  })
+  .meta({ id: 'RevertedBlock' });
 
 /** A paginated list. `links.next` is a query string to append to the path. */
 export function envelopeOf<T extends z.ZodType>(result: T) {

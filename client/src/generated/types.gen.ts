@@ -122,6 +122,22 @@ export type Transfer = {
     kind: 'erc20' | 'erc721' | 'erc1155' | 'unknown';
 };
 
+export type RevertedBlock = {
+    success?: false;
+    detail: string;
+    code: 'reverted_block';
+    status: number;
+    request_id: string;
+    errors?: {
+        [key: string]: Array<string>;
+    };
+    /**
+     * Hash of the block at this height now
+     */
+    canonical_hash: string;
+    [key: string]: unknown;
+};
+
 export type TransferProof = {
     /**
      * What the hash of the block commits to; `timestamp` as Unix seconds
@@ -2454,7 +2470,7 @@ export type ListTransfersErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2544,7 +2560,7 @@ export type GetTransferProofErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock | Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2632,7 +2648,7 @@ export type ListEventsErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock | Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2726,7 +2742,7 @@ export type TraceTransfersErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -3235,7 +3251,7 @@ export type GetBalanceErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -3402,7 +3418,7 @@ export type GetAccountBalancesErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -3502,7 +3518,7 @@ export type GetBalanceHistoryErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -3594,7 +3610,7 @@ export type GetPortfolioErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -3693,7 +3709,7 @@ export type GetPortfolioHistoryErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4294,7 +4310,7 @@ export type ListTokenHoldersErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4396,7 +4412,7 @@ export type GetTokenStatsErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4486,7 +4502,7 @@ export type GetChainStatsErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4576,7 +4592,7 @@ export type GetAccountStatsErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4806,7 +4822,7 @@ export type GetNftOwnerErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -4901,7 +4917,7 @@ export type ListNftsOwnedByErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -5094,7 +5110,7 @@ export type GetBlockErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */

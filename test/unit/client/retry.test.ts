@@ -84,8 +84,16 @@ describe('a call of the client', () => {
     ];
     await expect(client.listTokens({ query: { limit: 1 } })).rejects.toMatchObject({
       errors: { limit: ['No.'] },
+      canonicalHash: null,
     });
     expect(arrived).toHaveLength(1);
+    const reverted = { detail: 'No.', code: 'reverted_block', status: 409, request_id: 'r' };
+    answers = [json(409, { ...reverted, canonical_hash: '0x1' })];
+    await expect(client.getPortfolio({ query: { account_address: '0x1' } })).rejects.toMatchObject({
+      code: 'reverted_block',
+      canonicalHash: '0x1',
+    });
+    expect(arrived).toHaveLength(2);
   });
 
   it.each([
