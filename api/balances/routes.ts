@@ -75,7 +75,7 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
         freshBalances(deps, [pair], maxAgeOf(query.force_refresh, query.max_age)),
         pricesFor(deps, [pair.token]),
       ]);
-      if (!isKnown(found)) throw asOf === null ? unknownBalance(found) : unknownAsOf(asOf);
+      if (!isKnown(found)) throw unknownAt(asOf, found);
       return {
         status: 200,
         body: { success: true as const, data: presentBalance(found, priced.get(pair.token)) },
@@ -95,6 +95,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
     tag: 'Balances',
     auth: 'key-or-session',
     sessionCallsPerMinute: 10,
+    asOf: true,
     body: z.object({
       balances: z
         .array(z.object({ account_address: z.string(), token_address: z.string() }))
@@ -105,6 +106,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
     }),
     response: { 200: balancesAnswer },
     async handler({ input: { body }, served, request, asOf }) {
+      refuseRefresh(body, asOf);
       const deps = reading(served, { request, asOf });
       const requested = body.balances.map((sent) => ({
         sent,
@@ -129,7 +131,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
         }
         const { value } = rest.next();
         if (isKnown(value)) data.push(presentBalance(value, priced.get(token)));
-        else errors.push({ ...sent, error: unknownBalance(value).message });
+        else errors.push({ ...sent, error: unknownAt(asOf, value).message });
       }
       return {
         status: 200,
@@ -271,9 +273,10 @@ function malformed(account: Felt | null): string {
 }
 
 /** The balance as of a block comes from the index alone. */
-function unknownAsOf({ height }: AsOf): HttpError {
-  return notFound(`The balance as of block ${height} cannot be computed from the indexed transfers.`);
-}
+const unknownAt = (asOf: AsOf | null, found: FreshBalance | undefined): HttpError =>
+  asOf === null
+    ? unknownBalance(found)
+    : notFound(`The balance as of block ${asOf.height} cannot be computed from the indexed transfers.`);
 
 function refuseRefresh(query: { readonly force_refresh?: boolean | undefined }, asOf: AsOf | null): void {
   if (asOf === null || query.force_refresh !== true) return;

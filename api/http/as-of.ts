@@ -41,8 +41,8 @@ export function askedBlock(query: unknown): AskedBlock | null {
   throw invalidInput({ as_of_hash: ['as_of_block is required with it.'] });
 }
 
-/** Throws 400 where a query asks a route for an answer that it cannot give. */
-export function refuseAsOf(query: Readonly<Record<string, string>>, reason: string): void {
+/** Throws 400 where a query or a body asks a route for an answer that it cannot give. */
+export function refuseAsOf(query: Readonly<Record<string, unknown>>, reason: string): void {
   refuseParameters(query, Object.keys(asOfParameters.shape), reason);
 }
 

@@ -46,9 +46,9 @@ export function invalidInput(errors: FieldErrors, extra: Readonly<Record<string,
   return new HttpError(400, 'invalid', messages.join(' '), { errors, extra });
 }
 
-/** Throws 400 where a query has one of these parameters. */
+/** Throws 400 where a query or a body has one of these parameters. */
 export function refuseParameters(
-  query: Readonly<Record<string, string>>,
+  query: Readonly<Record<string, unknown>>,
   names: readonly string[],
   reason: string,
 ): void {

@@ -302,15 +302,18 @@ export function defineRoute<
     ),
     async begin(call) {
       const identity = (await call.identify[auth]()) as Identity<A>;
-      const input = {
+      const parsed = {
         params:
           declaration.reportsInvalidPath === true
             ? parse(params, call.params)
             : parsePath(params, call.params),
         query: parse(query, call.request.query),
-        body: parse(body, body === undefined ? undefined : await call.body()),
       };
+      const sent = body === undefined ? undefined : await call.body();
+      const input = { ...parsed, body: parse(body, sent) };
       if (typeof declaration.asOf === 'string') refuseAsOf(call.request.query, declaration.asOf);
+      if (declaration.asOf !== undefined)
+        refuseAsOf(Object(sent), declaration.asOf === true ? 'Give it in the query.' : declaration.asOf);
       const asked = declaration.asOf === true ? askedBlock(call.request.query) : null;
       const served = await call.served();
       const found = asked === null ? null : await call.asOf(served, asked);

@@ -118,6 +118,7 @@ function pricesRoute(latest: LatestPrices): Route {
       'Returns stored prices in request order. The feed is queried for missing ones after the response.',
     tag: 'Prices',
     auth: 'key',
+    asOf: BY_TIME,
     body: z.object({ token_addresses: z.array(z.string()).min(1).max(MAX_TOKENS) }),
     response: { 200: pricesAnswer },
     async handler({ input: { body }, served }) {

@@ -330,6 +330,7 @@ export const statusOf = (path: string): number => {
 
 /** Routes with parameters that require a body. */
 const WANTS_BODY: ReadonlySet<string> = new Set([
+  '/api/balances/',
   '/api/dapps/vendor-wallets/{id}/update_activity/',
   '/api/webhooks/{id}/deliveries/retry/',
 ]);

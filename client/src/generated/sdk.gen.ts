@@ -384,7 +384,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the prices of up to 100 tokens
      *
-     * Returns stored prices in request order. The feed is queried for missing ones after the response.
+     * Returns stored prices in request order. The feed is queried for missing ones after the response. `as_of_block` is rejected: What it returns has a time, not a block.
      */
     public getPrices<ThrowOnError extends boolean = true>(options: Options<GetPricesData, ThrowOnError>): RequestResult<GetPricesResponses, GetPricesErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<GetPricesResponses, GetPricesErrors, ThrowOnError, 'data'>({

@@ -3294,7 +3294,16 @@ export type GetBalancesData = {
         max_age?: number;
     };
     path?: never;
-    query?: never;
+    query?: {
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
+    };
     url: '/api/balances/';
 };
 
@@ -3322,7 +3331,7 @@ export type GetBalancesErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: RevertedBlock | Error;
     /**
      * The body is too large
      */

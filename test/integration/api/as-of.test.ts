@@ -67,6 +67,8 @@ const get = async (path: string, query: Readonly<Record<string, string>>): Promi
   await call('GET', `${path}?${new URLSearchParams(query).toString()}`, {
     headers: { 'api-key': apiKey },
   });
+const post = async (path: string, json: unknown): Promise<Answer> =>
+  await call('POST', path, { headers: { 'api-key': apiKey }, json });
 const asOf = async (height: number, path: string, query: Readonly<Record<string, string>>) =>
   await get(path, { ...query, as_of_block: String(height) });
 
@@ -137,9 +139,19 @@ async function expectBalances(height: number): Promise<void> {
       portfolio.data.holdings.map((row: Record<string, string>) => [row['token_address'], row['balance']]),
     ).toEqual(held);
 
-    for (const token of [COIN, ART, ODD]) {
-      const pair = { account_address: account, token_address: token };
-      const one = await asOf(height, '/api/balance/', pair);
+    const pairs = [COIN, ART, ODD].map((token) => ({ account_address: account, token_address: token }));
+    const many = await post(`/api/balances/?as_of_block=${height}`, { balances: pairs });
+    expect(many.headers.get('x-indexed-block')).toBe(String(height));
+    const ones = await Promise.all(pairs.map((pair) => asOf(height, '/api/balance/', pair)));
+    expect(many.json.data).toEqual(ones.flatMap(({ json }) => json.data ?? []));
+    const errors = pairs.flatMap((pair, i) =>
+      ones[i]?.status === 200 ? [] : [{ ...pair, error: ones[i]?.json.detail }],
+    );
+    expect(many.json.errors).toEqual(errors);
+
+    for (const [i, pair] of pairs.entries()) {
+      const { token_address: token } = pair;
+      const one = ones[i]!;
       // Nothing else says that a contract of unknown standard has no balances.
       const expected = token === ODD ? null : all.has(token) ? all.get(token) : undefined;
       if (expected === null) expect(one.status, one.text).toBe(404);
@@ -350,6 +362,23 @@ it('a block that no answer can be as of is rejected', async () => {
   for (const [path, query, name] of refused) {
     const { status, json } = await get(path, query);
     expect([status, Object.keys(json.errors ?? {})], `${path} ${JSON.stringify(query)}`).toEqual([
+      400,
+      [name],
+    ]);
+  }
+  const balances = { balances: [pair] };
+  const prices = { token_addresses: [COIN] };
+  const refusedBodies: readonly [string, unknown, string][] = [
+    [`/api/balances/?as_of_block=${newest + 1}`, balances, 'as_of_block'],
+    ['/api/balances/?as_of_block=3', { ...balances, force_refresh: true }, 'force_refresh'],
+    ['/api/balances/', { ...balances, as_of_block: 3 }, 'as_of_block'],
+    ['/api/balances/', { ...balances, as_of_hash: chain.get(3)?.hash }, 'as_of_hash'],
+    ['/api/prices/?as_of_block=3', prices, 'as_of_block'],
+    ['/api/prices/', { ...prices, as_of_block: 3 }, 'as_of_block'],
+  ];
+  for (const [path, body, name] of refusedBodies) {
+    const { status, json } = await post(path, body);
+    expect([status, Object.keys(json.errors ?? {})], `${path} ${JSON.stringify(body)}`).toEqual([
       400,
       [name],
     ]);
