@@ -2,10 +2,18 @@ import { z } from 'zod';
 
 import { parseNetwork } from '../../infra/networks.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { keysOfUser } from '../../projections/accounts/queries.ts';
+import { keyOfUser, keyRecord, keysOfUser } from '../../projections/accounts/queries.ts';
+import type { KeyRecord } from '../../projections/accounts/queries.ts';
 import { lastUses } from '../../projections/key-use/queries.ts';
 import { usedHours } from '../../projections/usage/queries.ts';
-import { createdKeyAnswer, doneAnswer, keyUsageAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
+import {
+  createdKeyAnswer,
+  doneAnswer,
+  keyAnswer,
+  keyUsageAnswer,
+  listedKeyAnswer,
+} from '../../schemas/api/accounts.ts';
+import type { KeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
@@ -17,6 +25,7 @@ import { integer, timestamp } from '../http/params.ts';
 import { parseOriginRule } from '../auth/restrictions.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
 export interface ApiKeyRouteDeps {
@@ -41,20 +50,24 @@ const network = textField({ max: 64 }).refine(
   'Enter an IP address or a network in CIDR notation.',
 );
 
-/** A key in the outcome of its creation. */
-const createdKey = z.object({
-  id: z.int(),
-  name: z.string(),
-  prefix: z.string(),
-  allowed_origins: z.array(z.string()),
-  allowed_ips: z.array(z.string()),
-  rate_limit_per_hour: z.int().nullable(),
-  created_at: z.int(),
-  expires_at: z.int().nullable(),
-});
+const name = textField({ max: 100 });
+const origins = z.array(origin).max(LIST_LENGTH);
+const networks = z.array(network).max(LIST_LENGTH);
+const ratePerHour = integerField({ min: 1, max: 2_147_483_647 });
+const expiry = timestamp('From this time on the key is rejected');
+
+const keyPath = '/api/users/auth/api-keys/{id}/';
+const keyParams = z.object({ id: integer({ min: 0 }) });
 
 export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
-  return [createKeyRoute(deps), listKeysRoute(deps), deleteKeyRoute(deps), keyUsageRoute(deps)];
+  return [
+    createKeyRoute(deps),
+    listKeysRoute(deps),
+    deleteKeyRoute(deps),
+    readKeyRoute(deps),
+    changeKeyRoute(deps),
+    keyUsageRoute(deps),
+  ];
 }
 
 function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
@@ -68,11 +81,11 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
     auth: 'session',
     isIdempotent: true,
     body: z.object({
-      name: textField({ max: 100 }),
-      allowed_origins: z.array(origin).max(LIST_LENGTH).nullish(),
-      allowed_ips: z.array(network).max(LIST_LENGTH).nullish(),
-      rate_limit_per_hour: integerField({ min: 1, max: 2_147_483_647 }).nullish(),
-      expires_at: timestamp('From this time on the key is rejected').nullish(),
+      name,
+      allowed_origins: origins.nullish(),
+      allowed_ips: networks.nullish(),
+      rate_limit_per_hour: ratePerHour.nullish(),
+      expires_at: expiry.nullish(),
       domain: z
         .union([z.literal(''), origin])
         .nullish()
@@ -85,10 +98,7 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
     location: '/api/users/auth/api-keys/',
     async handler({ input: { body }, user, request }) {
       const actor = `user:${user.id}`;
-      const expiresAt = body.expires_at?.getTime();
-      if (expiresAt !== undefined && expiresAt <= now()) {
-        throw invalidInput({ expires_at: ['Must be in the future.'] });
-      }
+      const expiresAt = futureTime(body.expires_at, now);
       const command = identifyCommand(secretKey, actor, request, body);
       const key = command.id === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
       const outcome = await commandsFor(request).submit({
@@ -100,19 +110,32 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
           name: body.name,
           key_hash: hashSecret(key),
           prefix: apiKeyPrefix(key),
-          allowed_origins: [
-            ...new Set([...(body.allowed_origins ?? []), ...(body.domain ? [body.domain] : [])]),
-          ],
-          allowed_ips: [...new Set(body.allowed_ips ?? [])],
+          allowed_origins: distinct([...(body.allowed_origins ?? []), ...(body.domain ? [body.domain] : [])]),
+          allowed_ips: distinct(body.allowed_ips ?? []),
           rate_limit_per_hour: body.rate_limit_per_hour ?? null,
-          ...(expiresAt === undefined ? {} : { expires_at: expiresAt }),
+          ...(expiresAt === null ? {} : { expires_at: expiresAt }),
         },
       });
-      const { created_at, expires_at, ...rest } = createdKey.parse(acceptedResult(command, outcome));
-      const times = { created_at: iso(created_at), last_used_at: null, expires_at: isoOrNull(expires_at) };
-      return { status: 201, body: { ...rest, key, ...times } };
+      const made = presentKey(keyRecord.parse(acceptedResult(command, outcome)), null);
+      return { status: 201, body: { ...made, key, last_used_at: null } };
     },
   });
+}
+
+const distinct = (texts: readonly string[]): string[] => [...new Set(texts)];
+
+/** Unix milliseconds; null: no time was given. */
+function futureTime(time: Date | null | undefined, now: () => number): number | null {
+  if (time === null || time === undefined) return null;
+  if (time.getTime() <= now()) throw invalidInput({ expires_at: ['Must be in the future.'] });
+  return time.getTime();
+}
+
+/** @param lastUse Unix milliseconds; null: never */
+function presentKey(key: KeyRecord, lastUse: number | null): KeyAnswer {
+  const { created_at: createdAt, expires_at: expiresAt } = key;
+  const times = { created_at: iso(createdAt), last_used_at: isoOrNull(lastUse) };
+  return { ...key, ...times, expires_at: isoOrNull(expiresAt) };
 }
 
 function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
@@ -141,6 +164,73 @@ function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
       return { status: 200, body };
     },
   });
+}
+
+function readKeyRoute({ pool }: ApiKeyRouteDeps): Route {
+  return defineRoute({
+    id: 'getApiKey',
+    method: 'GET',
+    path: keyPath,
+    summary: 'Get an API key with its restrictions',
+    description: "One of the caller's, without the key itself; 404 for any other.",
+    tag: 'Account and keys',
+    auth: 'session',
+    params: keyParams,
+    response: { 200: keyAnswer },
+    async handler({ input: { params }, user, served }) {
+      const key = await keyOfUser(pool, served.schema('accounts'), user.id, params.id);
+      if (key === null) throw notFound();
+      return { status: 200, body: presentKey(key, await lastUse(pool, served, key.id)) };
+    },
+  });
+}
+
+function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
+  return defineRoute({
+    id: 'updateApiKey',
+    method: 'PATCH',
+    path: keyPath,
+    summary: 'Change the name and restrictions of an API key',
+    description:
+      'Fields that are left out keep their value. Calls are checked by the new values from then on; streams that are open go on until the key expires or is deleted.',
+    tag: 'Account and keys',
+    auth: 'session',
+    isIdempotent: true,
+    params: keyParams,
+    body: z.object({
+      name: name.exactOptional(),
+      allowed_origins: origins.exactOptional(),
+      allowed_ips: networks.exactOptional(),
+      rate_limit_per_hour: ratePerHour.nullable().exactOptional(),
+      expires_at: expiry.nullable().exactOptional(),
+    }),
+    response: { 200: keyAnswer },
+    async handler({ input: { params, body }, user, served, request }) {
+      const { allowed_origins, allowed_ips, expires_at, ...rest } = body;
+      const actor = `user:${user.id}`;
+      const command = identifyCommand(secretKey, actor, request, body);
+      const outcome = await commandsFor(request).submit({
+        type: 'api-key.update',
+        actor,
+        ...command,
+        body: {
+          user_id: user.id,
+          key_id: params.id,
+          ...rest,
+          ...(allowed_origins === undefined ? {} : { allowed_origins: distinct(allowed_origins) }),
+          ...(allowed_ips === undefined ? {} : { allowed_ips: distinct(allowed_ips) }),
+          ...(expires_at === undefined ? {} : { expires_at: futureTime(expires_at, now) }),
+        },
+      });
+      const key = keyRecord.parse(acceptedResult(command, outcome));
+      return { status: 200, body: presentKey(key, await lastUse(pool, served, key.id)) };
+    },
+  });
+}
+
+/** Unix milliseconds; null: never. */
+async function lastUse(pool: Sql, served: ServedBuilds, id: number): Promise<number | null> {
+  return (await lastUses(pool, served.schema('key-use'), [id])).get(id) ?? null;
 }
 
 function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
@@ -174,13 +264,13 @@ function keyUsageRoute({ pool, clickhouseFor, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     id: 'getApiKeyUsage',
     method: 'GET',
-    path: '/api/users/auth/api-keys/{id}/usage/',
+    path: `${keyPath}usage/`,
     summary: 'Count the calls of an API key per hour',
     description:
       'Returns hours in UTC, oldest first; hours without a call are left out. Updated every few seconds.',
     tag: 'Account and keys',
     auth: 'session',
-    params: z.object({ id: integer({ min: 0 }) }),
+    params: keyParams,
     query: z.object({
       start_time: timestamp('ISO 8601, UTC by default; 24 hours before the end when absent').optional(),
       end_time: timestamp('ISO 8601, UTC by default; now when absent').optional(),
@@ -190,8 +280,7 @@ function keyUsageRoute({ pool, clickhouseFor, now }: ApiKeyRouteDeps): Route {
       const { end_time: end = new Date(now()) } = query;
       const { start_time: start = new Date(end.getTime() - DAY_MS) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
-      const keys = await keysOfUser(pool, served.schema('accounts'), user.id);
-      if (keys.every(({ id }) => id !== params.id)) throw notFound();
+      if ((await keyOfUser(pool, served.schema('accounts'), user.id, params.id)) === null) throw notFound();
       const hours = await usedHours(clickhouseFor(request), served, {
         keyId: params.id,
         from: bucketStart('1 hour', start.getTime()),

@@ -6,7 +6,7 @@ import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { commandProjection, insertRow } from '../commands.ts';
 import type { Decision } from '../commands.ts';
 import { tableSql } from '../define.ts';
-import { decideApiKey } from './api-keys.ts';
+import { apiKeyRow, decideApiKey } from './api-keys.ts';
 import type { ApiKeyChange } from './api-keys.ts';
 import { decideOperation } from './operations.ts';
 import type { OperationCommand } from './operations.ts';
@@ -22,6 +22,7 @@ type AccountCommand = CommandOf<
   | 'session.open'
   | 'session.close'
   | 'api-key.create'
+  | 'api-key.update'
   | 'api-key.delete'
   | OperationCommand['type']
 >;
@@ -102,17 +103,13 @@ async function decide(
       const { user_id, key_hash } = command.body;
       const key = { table: 'api_keys', where: 'key_hash', value: key_hash };
       const [userExists = false, hashExists = false] = await exist(activeUser(user_id), key);
-      return decideApiKey({ userExists, hashExists, keyOwner: null }, command, newId);
+      return decideApiKey({ userExists, hashExists, key: null }, command, newId);
     }
+    case 'api-key.update':
     case 'api-key.delete': {
-      const [key] = await sqlRows(
-        tx,
-        z.object({ user_id: z.number() }),
-        `SELECT user_id FROM ${schema}.api_keys WHERE id = $1`,
-        [command.body.key_id],
-      );
-      const keyOwner = key?.user_id ?? null;
-      return decideApiKey({ userExists: false, hashExists: false, keyOwner }, command, newId);
+      const sql = `SELECT * FROM ${schema}.api_keys WHERE id = $1`;
+      const [key = null] = await sqlRows(tx, apiKeyRow, sql, [command.body.key_id]);
+      return decideApiKey({ userExists: false, hashExists: false, key }, command, newId);
     }
     case 'quarantine.retry':
     case 'quarantine.skip':
@@ -165,6 +162,15 @@ async function apply(tx: PoolClient, schema: string, change: Change): Promise<vo
     case 'api-key.added':
       await insertRow(tx, `${schema}.api_keys`, change.key);
       return;
+    case 'api-key.changed': {
+      const { id, name, allowed_origins, allowed_ips, rate_limit_per_hour, expires_at } = change.key;
+      await tx.query(
+        `UPDATE ${schema}.api_keys
+         SET name = $2, allowed_origins = $3, allowed_ips = $4, rate_limit_per_hour = $5, expires_at = $6 WHERE id = $1`,
+        [id, name, allowed_origins, allowed_ips, rate_limit_per_hour, expires_at],
+      );
+      return;
+    }
     case 'api-key.removed':
       await tx.query(`DELETE FROM ${schema}.api_keys WHERE id = $1`, [change.id]);
       return;

@@ -2,8 +2,12 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
+import { keyRecord } from './api-keys.ts';
+import type { KeyRecord } from './api-keys.ts';
 import { loginKey } from './users.ts';
 
+export { keyRecord } from './api-keys.ts';
+export type { KeyRecord } from './api-keys.ts';
 export { loginKey } from './users.ts';
 
 /** Read side of the accounts. `schema` is the served build's: `served.schema('accounts')`. */
@@ -112,15 +116,26 @@ export async function usableSessions(
   return new Set(rows.map(({ token_hash }) => token_hash));
 }
 
-const listedKeyRow = z.object({ id: z.number(), name: z.string(), created_at: z.number() });
-export type ListedKey = z.infer<typeof listedKeyRow>;
+const KEY_COLUMNS =
+  'id, name, prefix, allowed_origins, allowed_ips, rate_limit_per_hour, created_at, expires_at';
 
 /** Oldest first. */
-export async function keysOfUser(db: Sql, schema: string, userId: number): Promise<ListedKey[]> {
+export async function keysOfUser(db: Sql, schema: string, userId: number): Promise<KeyRecord[]> {
   return await sqlRows(
     db,
-    listedKeyRow,
-    `SELECT id, name, created_at FROM ${schema}.api_keys WHERE user_id = $1 ORDER BY id`,
+    keyRecord,
+    `SELECT ${KEY_COLUMNS} FROM ${schema}.api_keys WHERE user_id = $1 ORDER BY id`,
     [userId],
   );
+}
+
+export async function keyOfUser(
+  db: Sql,
+  schema: string,
+  userId: number,
+  id: number,
+): Promise<KeyRecord | null> {
+  const sql = `SELECT ${KEY_COLUMNS} FROM ${schema}.api_keys WHERE user_id = $1 AND id = $2`;
+  const [key = null] = await sqlRows(db, keyRecord, sql, [userId, id]);
+  return key;
 }

@@ -21,6 +21,7 @@ export const deciders = {
   'session.open': 'accounts',
   'session.close': 'accounts',
   'api-key.create': 'accounts',
+  'api-key.update': 'accounts',
   'api-key.delete': 'accounts',
   'sync.put': 'sync',
   'webhook.create': 'webhooks',

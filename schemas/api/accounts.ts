@@ -36,6 +36,13 @@ export const createdKeyAnswer = z
   })
   .meta({ id: 'CreatedApiKey' });
 
+/** A key with its restrictions. */
+export const keyAnswer = createdKeyAnswer
+  .omit({ key: true })
+  .extend({ last_used_at: isoTimestamp.nullable() })
+  .meta({ id: 'RestrictedApiKey' });
+export type KeyAnswer = z.infer<typeof keyAnswer>;
+
 export const keyUsageAnswer = z.object({
   success: z.literal(true),
   id: z.int(),

@@ -62,6 +62,7 @@ const sessionClose = z.object({
   type: z.literal('session.close'),
   body: z.object({ token_hash: sha256 }),
 });
+const ratePerHour = z.int().positive().max(2_147_483_647).nullable();
 const apiKeyCreate = z.object({
   ...envelope,
   type: z.literal('api-key.create'),
@@ -73,9 +74,24 @@ const apiKeyCreate = z.object({
     prefix: text,
     allowed_origins: z.array(text),
     allowed_ips: z.array(text),
-    rate_limit_per_hour: z.int().positive().max(2_147_483_647).nullable(),
+    rate_limit_per_hour: ratePerHour,
     /** The key is rejected from then on; absent: never. */
     expires_at: unixMillis.optional(),
+  }),
+});
+/** Absent fields keep their value. */
+const apiKeyUpdate = z.object({
+  ...envelope,
+  type: z.literal('api-key.update'),
+  body: z.object({
+    user_id: userId,
+    key_id: z.int(),
+    name: text.min(1).exactOptional(),
+    allowed_origins: z.array(text).exactOptional(),
+    allowed_ips: z.array(text).exactOptional(),
+    rate_limit_per_hour: ratePerHour.exactOptional(),
+    /** null: never. */
+    expires_at: unixMillis.nullable().exactOptional(),
   }),
 });
 const apiKeyDelete = z.object({
@@ -269,6 +285,7 @@ export const commandsMessage = z.discriminatedUnion('type', [
   sessionOpen,
   sessionClose,
   apiKeyCreate,
+  apiKeyUpdate,
   apiKeyDelete,
   syncPut,
   webhookCreate,

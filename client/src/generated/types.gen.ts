@@ -62,6 +62,21 @@ export type ApiKey = {
     last_used_at: string | null;
 };
 
+export type RestrictedApiKey = {
+    id: number;
+    name: string;
+    /**
+     * The first characters of the key, to identify it
+     */
+    prefix: string;
+    created_at: string;
+    last_used_at: string | null;
+    allowed_origins: Array<string>;
+    allowed_ips: Array<string>;
+    rate_limit_per_hour: number | null;
+    expires_at: string | null;
+};
+
 export type UsedHour = {
     /**
      * Start of the hour
@@ -2278,6 +2293,146 @@ export type DeleteApiKeyResponses = {
 };
 
 export type DeleteApiKeyResponse = DeleteApiKeyResponses[keyof DeleteApiKeyResponses];
+
+export type GetApiKeyData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        id: number;
+    };
+    query?: never;
+    url: '/api/users/auth/api-keys/{id}/';
+};
+
+export type GetApiKeyErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetApiKeyError = GetApiKeyErrors[keyof GetApiKeyErrors];
+
+export type GetApiKeyResponses = {
+    /**
+     * OK
+     */
+    200: RestrictedApiKey;
+};
+
+export type GetApiKeyResponse = GetApiKeyResponses[keyof GetApiKeyResponses];
+
+export type UpdateApiKeyData = {
+    body?: {
+        name?: string;
+        allowed_origins?: Array<string>;
+        allowed_ips?: Array<string>;
+        rate_limit_per_hour?: number | null;
+        expires_at?: string | null;
+    };
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        id: number;
+    };
+    query?: never;
+    url: '/api/users/auth/api-keys/{id}/';
+};
+
+export type UpdateApiKeyErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The body arrived too slowly
+     */
+    408: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The body is too large
+     */
+    413: Error;
+    /**
+     * The body is not JSON
+     */
+    415: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type UpdateApiKeyError = UpdateApiKeyErrors[keyof UpdateApiKeyErrors];
+
+export type UpdateApiKeyResponses = {
+    /**
+     * OK
+     */
+    200: RestrictedApiKey;
+};
+
+export type UpdateApiKeyResponse = UpdateApiKeyResponses[keyof UpdateApiKeyResponses];
 
 export type GetApiKeyUsageData = {
     body?: never;

@@ -390,6 +390,84 @@ describe('keys', () => {
   });
 });
 
+describe('the change of a key', () => {
+  const change = (id: number, json: Record<string, unknown>, { token = alice.token, headers = {} } = {}) =>
+    call('PATCH', `${LIST}${id}/`, { token, json, headers });
+
+  it('replaces the given fields, and applies to the next call', async () => {
+    const { key, ...made } = await makeKey({
+      name: 'at home',
+      allowed_ips: ['198.51.100.0/24'],
+      rate_limit_per_hour: 2,
+    });
+    const from = (address: string) => withKey(key, { 'X-Forwarded-For': address });
+    const read = async () => (await call('GET', `${LIST}${made.id}/`, { token: alice.token })).json;
+    expect(await read()).toEqual(made);
+    expect([(await from('198.51.100.7')).status, (await from('203.0.113.7')).status]).toEqual([200, 403]);
+
+    const moved = await change(made.id, { allowed_ips: ['203.0.113.0/24', '203.0.113.0/24'] });
+    expect(moved.status).toBe(200);
+    const used = { last_used_at: expect.toSatisfy((at) => at === null || !Number.isNaN(Date.parse(at))) };
+    expect(moved.json).toEqual({ ...made, ...used, allowed_ips: ['203.0.113.0/24'] });
+    expect([(await from('198.51.100.7')).status, (await from('203.0.113.7')).status]).toEqual([403, 200]);
+    // Two calls have succeeded in this hour.
+    expect((await from('203.0.113.7')).json.code).toBe('rate_limited');
+    await change(made.id, { rate_limit_per_hour: null, allowed_origins: ['https://app.test'] });
+    expect((await from('203.0.113.7')).status).toBe(200);
+    expect((await withKey(key, { Origin: 'https://evil.test' })).status).toBe(403);
+    await change(made.id, { allowed_origins: [], allowed_ips: [], name: ' anywhere ' });
+    expect((await withKey(key, { Origin: 'https://evil.test' })).status).toBe(200);
+    expect((await change(made.id, {})).json).toMatchObject({ name: 'anywhere', rate_limit_per_hour: null });
+
+    const expires_at = new Date(Date.now() + 500).toISOString();
+    expect((await change(made.id, { expires_at })).json.expires_at).toBe(expires_at);
+    await sleep(Date.parse(expires_at) - Date.now() + 1);
+    expect((await withKey(key)).status).toBe(401);
+    expect((await change(made.id, { expires_at: null })).status).toBe(200);
+    expect((await withKey(key)).status).toBe(200);
+    const unrestricted = { name: 'anywhere', allowed_ips: [], rate_limit_per_hour: null };
+    expect(await read()).toEqual({ ...made, ...used, ...unrestricted });
+  });
+
+  it('is for its owner only, and not for keys that are deleted', async () => {
+    const { id } = await makeKey({ name: 'mine' });
+    for (const unknown of [id, 0, 999_999]) {
+      const foreign = await change(unknown, { name: 'taken' }, { token: bob.token });
+      expect([foreign.status, foreign.json.detail]).toEqual([404, 'Not found.']);
+      expect((await call('GET', `${LIST}${unknown}/`, { token: bob.token })).status).toBe(404);
+    }
+    expect((await world.call('PATCH', `${LIST}${id}/`, { json: { name: 'taken' } })).status).toBe(401);
+    expect((await call('GET', `${LIST}${id}/`, { token: alice.token })).json.name).toBe('mine');
+    await call('POST', DELETE, { token: alice.token, json: { key_id: id } });
+    expect((await change(id, { name: 'back' })).status).toBe(404);
+    expect((await call('GET', `${LIST}${id}/`, { token: alice.token })).status).toBe(404);
+  });
+
+  it.each([
+    [{ name: null }, 'name'],
+    [{ name: ' ' }, 'name'],
+    [{ allowed_origins: ['*'] }, 'allowed_origins'],
+    [{ allowed_origins: null }, 'allowed_origins'],
+    [{ allowed_ips: ['10.0.0.0/40'] }, 'allowed_ips'],
+    [{ rate_limit_per_hour: 0 }, 'rate_limit_per_hour'],
+    [{ expires_at: '2020-01-01T00:00:00Z' }, 'expires_at'],
+  ])('to %j is answered 400 naming the field', async (json, field) => {
+    const { id } = await makeKey({ name: 'kept' });
+    const { status, json: answer } = await change(id, json);
+    expect([status, Object.keys(answer.errors)]).toEqual([400, [field]]);
+  });
+
+  it('returns the same answer when it is repeated with its Idempotency-Key', async () => {
+    const { id } = await makeKey({ name: 'first' });
+    const headers = { 'Idempotency-Key': 'rename' };
+    const second = await change(id, { name: 'second' }, { headers });
+    await change(id, { name: 'third' });
+    expect((await change(id, { name: 'second' }, { headers })).json).toEqual(second.json);
+    expect((await change(id, { name: 'fourth' }, { headers })).status).toBe(422);
+    expect((await call('GET', `${LIST}${id}/`, { token: alice.token })).json.name).toBe('third');
+  });
+});
+
 describe('the origin and address restrictions of a key', () => {
   it('apply to the origin if there is one, else to the address', async () => {
     const { key } = await makeKey({
@@ -443,6 +521,7 @@ describe('Idempotency-Key', () => {
       [
         `post ${DELETE}`,
         `post ${CREATE}`,
+        `patch ${LIST}{id}/`,
         'post /api/webhooks/',
         'post /api/admin/quarantine/{id}/retry/',
         'post /api/admin/quarantine/{id}/skip/',

@@ -3,7 +3,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { accounts } from '../../../projections/accounts/projector.ts';
-import { keyByHash, sessionByTokenHash, userByLogin } from '../../../projections/accounts/queries.ts';
+import {
+  keyByHash,
+  keyOfUser,
+  sessionByTokenHash,
+  userByLogin,
+} from '../../../projections/accounts/queries.ts';
 import { withNames } from '../../../projections/define.ts';
 import { outcomeById } from '../../../projections/outcomes/queries.ts';
 import { commandsMessage } from '../../../schemas/messages/commands.ts';
@@ -140,6 +145,7 @@ describe('commands', () => {
       session(99, 'f', NOON, { id: 'no-user-2' }),
       command('session.close', { token_hash: sha('e') }, { id: 'no-session' }),
       command('api-key.delete', { user_id: 1, key_id: 5 }, { id: 'no-key' }),
+      command('api-key.update', { user_id: 1, key_id: 5, name: 'other' }, { id: 'no-key-2' }),
       command('user.set-password', { user_id: 5, password_hash }, { id: 'no-user-3' }),
     ];
     await fold(refused, schema, 3);
@@ -227,6 +233,32 @@ describe('commands', () => {
     await fold([remove(1, 'own')]);
     expect(await keyByHash(pool, schema, sha('b'))).toBeNull();
   });
+
+  it('change the given fields of a key, for its owner only', async () => {
+    const change = (user_id: number, fields: Partial<CommandOf<'api-key.update'>['body']>) =>
+      command('api-key.update', { user_id, key_id: 3, ...fields });
+    await fold([user('alice'), user('bob'), key(1, 'b'), key(1, 'c')]);
+    const other = await keyByHash(pool, schema, sha('c'));
+    await fold([
+      change(1, { allowed_ips: [], expires_at: NOON + HOUR }),
+      change(1, {}),
+      change(2, { allowed_origins: [] }),
+      change(1, { rate_limit_per_hour: null }),
+    ]);
+    expect(await keyByHash(pool, schema, sha('b'))).toEqual({
+      id: 3,
+      user_id: 1,
+      allowed_origins: ['https://a.test'],
+      allowed_ips: [],
+      rate_limit_per_hour: null,
+      expires_at: NOON + HOUR,
+    });
+    await fold([change(1, { name: 'renamed', expires_at: null, allowed_origins: ['b.test'] })]);
+    const renamed = { name: 'renamed', expires_at: null, allowed_origins: ['b.test'] };
+    expect(await keyOfUser(pool, schema, 1, 3)).toMatchObject(renamed);
+    expect(await keyOfUser(pool, schema, 2, 3)).toBeNull();
+    expect(await keyByHash(pool, schema, sha('c'))).toEqual(other);
+  });
 });
 
 describe('a replay', () => {
@@ -238,17 +270,28 @@ describe('a replay', () => {
       const who = 1 + (i % 3);
       const digit = (i % 16).toString(16);
       const kinds = [
-        () => user(`user${i % 20}`, rest),
-        () => session(who, digit, issued_at + 5 * HOUR, rest),
+        () => user(`user${i % 50}`, rest),
+        () => session(who, digit, issued_at + 9 * HOUR, rest),
         () => key(who, digit, rest),
-        () => command('api-key.delete', { user_id: who, key_id: 1 + ((i * 13) % i || 1) }, rest),
-        () => command('session.close', { token_hash: sha(digit) }, rest),
+        // The id is the offset plus one, of a log that begins with two users: the key of three and of six commands ago.
+        () => command('api-key.update', { user_id: who, key_id: i, name: `new ${i}` }, rest),
+        () => command('api-key.delete', { user_id: who, key_id: i - 3 }, rest),
+        () => command('session.close', { token_hash: sha(((i - 12) & 15).toString(16)) }, rest),
       ];
-      log.push((kinds[(i * i + i) % 5] ?? kinds[0]!)());
+      log.push((kinds[Math.floor(i / 3) % kinds.length] ?? kinds[0]!)());
     }
     await fold(log);
     const first = await dump();
     for (const table of Object.values(first)) expect(table.length).toBeGreaterThan(0);
+    const { rows } = await pool.query(`SELECT DISTINCT type FROM ${schema}.command_outcomes WHERE accepted`);
+    expect(rows.map(({ type }) => type).toSorted()).toEqual([
+      'api-key.create',
+      'api-key.delete',
+      'api-key.update',
+      'session.close',
+      'session.open',
+      'user.create',
+    ]);
     for (const together of [7, 302]) {
       const again = await newSchema();
       await fold(log, again, together);

@@ -264,6 +264,7 @@ describe('a field of a body', () => {
     '/api/users/auth/login/': { username: 'asker', password: 'wrong' },
     '/api/users/auth/create-api-key/': { name: 'made' },
     '/api/users/auth/api-keys/delete/': { key_id: 999_999 },
+    '/api/users/auth/api-keys/{id}/': { name: 'other' },
     '/api/balances/': {
       balances: [{ account_address: BOB, token_address: NFT }],
       max_age: 4_000_000_000,

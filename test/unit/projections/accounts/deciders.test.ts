@@ -164,7 +164,7 @@ describe('API keys', () => {
   const state = (change: Partial<ApiKeysState>): ApiKeysState => ({
     userExists: true,
     hashExists: false,
-    keyOwner: null,
+    key: null,
     ...change,
   });
   const body = {
@@ -182,6 +182,7 @@ describe('API keys', () => {
     type: 'api-key.delete',
     body: { user_id: 7, key_id: 3 },
   };
+  const kept = { id: 3, ...body, created_at: 1_600_000_000_000, expires_at: null };
 
   it('are made for users, and no two are the same', () => {
     const { user_id: _user, key_hash: _hash, ...shown } = body;
@@ -212,15 +213,39 @@ describe('API keys', () => {
   });
 
   it('are deleted by their owner; to others they do not exist', () => {
-    given(decideApiKey, state({ keyOwner: 7 }))
+    given(decideApiKey, state({ key: kept }))
       .when(remove)
       .accepted({ result: { id: 3 }, changes: [{ type: 'api-key.removed', id: 3 }] });
-    given(decideApiKey, state({ keyOwner: 8 }))
+    given(decideApiKey, state({ key: { ...kept, user_id: 8 } }))
       .when(remove)
       .refused('NOT_FOUND');
-    given(decideApiKey, state({ keyOwner: null }))
-      .when(remove)
-      .refused('NOT_FOUND');
+    given(decideApiKey, state({})).when(remove).refused('NOT_FOUND');
+  });
+
+  it('are changed by their owner in the fields that are given', () => {
+    const { user_id: _user, key_hash: _hash, ...shown } = kept;
+    const changes = [
+      {},
+      { name: 'other', allowed_origins: [], rate_limit_per_hour: null },
+      { allowed_ips: ['10.0.0.0/8'], expires_at: 1_800_000_000_000 },
+    ];
+    for (const change of changes) {
+      const update: CommandOf<'api-key.update'> = {
+        ...at,
+        type: 'api-key.update',
+        body: { user_id: 7, key_id: 3, ...change },
+      };
+      given(decideApiKey, state({ key: kept }))
+        .when(update)
+        .accepted({
+          result: { ...shown, ...change },
+          changes: [{ type: 'api-key.changed', key: { ...kept, ...change } }],
+        });
+      given(decideApiKey, state({ key: { ...kept, user_id: 8 } }))
+        .when(update)
+        .refused('NOT_FOUND');
+      given(decideApiKey, state({})).when(update).refused('NOT_FOUND');
+    }
   });
 });
 
