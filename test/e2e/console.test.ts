@@ -614,6 +614,41 @@ describe('the console in a browser', () => {
     expect(await bars.getAttribute('aria-label')).toMatch(
       new RegExp(`highest ${busiest?.calls} calls?, ${busiest?.successful_calls} successful$`),
     );
+
+    const path = `/api/users/auth/api-keys/${id}/`;
+    const expires_at = '2040-01-02T03:04:05.678Z';
+    const set = await fetch(`${world.service.baseUrl}${path}`, {
+      method: 'PATCH',
+      headers: { authorization: `Bearer ${await sessionToken()}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ expires_at }),
+    });
+    expect(set.status).toBe(200);
+    const edit = page.getByRole('region', { name: `Edit “${corpus[1]}”` });
+    await page.getByRole('button', { name: `Edit ${corpus[1]}` }).click();
+    const addresses = edit.getByLabel('Allowed IP addresses');
+    const save = edit.getByRole('button', { name: 'Save' });
+    await addresses.fill('nowhere');
+    await save.click();
+    await edit.getByText('Enter an IP address or a network in CIDR notation.').first().waitFor();
+    expect(await addresses.inputValue()).toBe('nowhere');
+    await browsing.check('key-edit');
+    await addresses.fill('203.0.113.0/24 ::1');
+    await save.click();
+    await edit.waitFor({ state: 'detached' });
+    const restrictions = {
+      allowed_origins: [],
+      allowed_ips: ['203.0.113.0/24', '::1'],
+      rate_limit_per_hour: null,
+    };
+    // The form shows minutes: a time that was not touched keeps its seconds.
+    expect(await sessionCall(path)).toMatchObject({ name: corpus[1], ...restrictions, expires_at });
+    await page.getByRole('button', { name: `Edit ${corpus[1]}` }).click();
+    await edit.getByLabel('Expires').fill('2041-01-02T03:04');
+    await save.click();
+    await edit.waitFor({ state: 'detached' });
+    const later = new Date('2041-01-02T03:04').toISOString();
+    expect(await sessionCall(path)).toMatchObject({ ...restrictions, expires_at: later });
+    expect(await use()).toBe(403);
     page.once('dialog', (dialog) => void dialog.accept());
     await page.getByRole('button', { name: `Delete ${corpus[1]}` }).click();
     await expect.poll(async () => await main().locator('tbody tr').count()).toBe(1);

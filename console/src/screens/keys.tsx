@@ -1,9 +1,10 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import type { ListApiKeysResponses } from 'token-data-service-client';
+import type { GetApiKeyResponses, ListApiKeysResponses } from 'token-data-service-client';
 
 import { useAction } from '../action.ts';
-import { countOf, countText, printable } from '../format.ts';
+import type { Action } from '../action.ts';
+import { countOf, countText, localTime, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
 import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
@@ -18,13 +19,33 @@ export function Keys(): JSX.Element {
   useTitle('API keys');
   const keys = useLoad(async (api, signal) => await api.listApiKeys({ signal }), []);
   const [chosen, setChosen] = useState<number | null>(null);
+  const [edited, setEdited] = useState<number | null>(null);
   const shown = keys.data?.find(({ id }) => id === chosen) ?? keys.data?.[0];
+  const changed = keys.data?.find(({ id }) => id === edited);
   return (
     <>
       <h1>API keys</h1>
       <Loading of={keys}>
-        {(rows) => <KeyList rows={rows} shown={shown} onChoose={setChosen} onDeleted={keys.reload} />}
+        {(rows) => (
+          <KeyList
+            rows={rows}
+            shown={shown}
+            onChoose={setChosen}
+            onEdit={setEdited}
+            onDeleted={keys.reload}
+          />
+        )}
       </Loading>
+      {changed !== undefined && (
+        <EditKey
+          key={changed.id}
+          of={changed}
+          onDone={() => {
+            setEdited(null);
+            keys.reload();
+          }}
+        />
+      )}
       {shown !== undefined && <Usage key={shown.id} of={shown} />}
       <CreateKey onCreated={keys.reload} />
     </>
@@ -35,11 +56,13 @@ function KeyList({
   rows,
   shown,
   onChoose,
+  onEdit,
   onDeleted,
 }: {
   readonly rows: readonly Key[];
   readonly shown: Key | undefined;
   readonly onChoose: (id: number) => void;
+  readonly onEdit: (id: number) => void;
   readonly onDeleted: () => void;
 }): JSX.Element {
   const remove = useAction(async (api, headers, key: Key) => {
@@ -85,6 +108,13 @@ function KeyList({
                   onClick={() => onChoose(key.id)}
                 >
                   Usage
+                </button>
+                <button
+                  type="button"
+                  aria-label={`Edit ${printable(key.name)}`}
+                  onClick={() => onEdit(key.id)}
+                >
+                  Edit
                 </button>
                 <button
                   type="button"
@@ -166,20 +196,60 @@ function hoursOf(
 
 const listOf = (text: string): string[] => text.split(/[\s,]+/).filter((one) => one !== '');
 
+function bodyOf(form: HTMLFormElement) {
+  const text = fieldsOf(form);
+  return {
+    name: text('name'),
+    allowed_origins: listOf(text('allowed_origins')),
+    allowed_ips: listOf(text('allowed_ips')),
+    rate_limit_per_hour: text('rate_limit_per_hour') === '' ? null : Number(text('rate_limit_per_hour')),
+    expires_at: text('expires_at') === '' ? null : new Date(text('expires_at')).toISOString(),
+  };
+}
+
+function EditKey({ of, onDone }: { readonly of: Key; readonly onDone: () => void }): JSX.Element {
+  const path = { id: of.id };
+  const key = useLoad(async (api, signal) => await api.getApiKey({ path, signal }), [of.id]);
+  const change = useAction(async (api, headers, form: HTMLFormElement) => {
+    const { expires_at, ...rest } = bodyOf(form);
+    // The field has no seconds: a time that was not touched is not sent.
+    const isKept = fieldsOf(form)('expires_at') === inputTime(key.data?.expires_at);
+    await api.updateApiKey({ path, headers, body: { ...rest, ...(isKept ? {} : { expires_at }) } });
+    onDone();
+  });
+  return (
+    <Panel
+      title={`Edit “${printable(of.name)}”`}
+      aside={
+        <button type="button" onClick={onDone}>
+          Cancel
+        </button>
+      }
+    >
+      <Loading of={key}>
+        {(data) => (
+          <>
+            <p>
+              The key begins with <code>{data.prefix}</code>. Changes apply from the next call on.
+            </p>
+            <Form action={change} submit="Save" busy="Saving…">
+              <KeyFields of={data} errorsOf={change.errorsOf} />
+            </Form>
+          </>
+        )}
+      </Loading>
+    </Panel>
+  );
+}
+
+/** As an input of local time shows it; '' for none. */
+const inputTime = (at: string | null | undefined): string =>
+  at ? localTime(new Date(at)).slice(0, 16).replace(' ', 'T') : '';
+
 function CreateKey({ onCreated }: { readonly onCreated: () => void }): JSX.Element {
   const [secret, setSecret] = useState<string | null>(null);
   const create = useAction(async (api, headers, form: HTMLFormElement) => {
-    const text = fieldsOf(form);
-    const { key } = await api.createApiKey({
-      headers,
-      body: {
-        name: text('name'),
-        allowed_origins: listOf(text('allowed_origins')),
-        allowed_ips: listOf(text('allowed_ips')),
-        rate_limit_per_hour: text('rate_limit_per_hour') === '' ? null : Number(text('rate_limit_per_hour')),
-        expires_at: text('expires_at') === '' ? null : new Date(text('expires_at')).toISOString(),
-      },
-    });
+    const { key } = await api.createApiKey({ headers, body: bodyOf(form) });
     form.reset();
     setSecret(key);
     onCreated();
@@ -188,36 +258,62 @@ function CreateKey({ onCreated }: { readonly onCreated: () => void }): JSX.Eleme
     <Panel title="Create a key">
       {secret !== null && <Secret name="API key" value={secret} onDone={() => setSecret(null)} />}
       <Form action={create} submit="Create key" busy="Creating…">
-        <Field label="Name" name="name" required maxLength={100} errors={create.errorsOf('name')} />
-        <Field
-          label="Allowed origins"
-          name="allowed_origins"
-          hint="Empty: all. Separate by spaces: https://example.org *.example.org"
-          errors={create.errorsOf('allowed_origins')}
-        />
-        <Field
-          label="Allowed IP addresses"
-          name="allowed_ips"
-          hint="Empty: all. Addresses or networks: 203.0.113.0/24"
-          errors={create.errorsOf('allowed_ips')}
-        />
-        <Field
-          label="Calls an hour"
-          name="rate_limit_per_hour"
-          type="number"
-          min={1}
-          max={2_147_483_647}
-          hint="Empty: the limit of the service"
-          errors={create.errorsOf('rate_limit_per_hour')}
-        />
-        <Field
-          label="Expires"
-          name="expires_at"
-          type="datetime-local"
-          hint="Local time. Empty: never"
-          errors={create.errorsOf('expires_at')}
-        />
+        <KeyFields errorsOf={create.errorsOf} />
       </Form>
     </Panel>
+  );
+}
+
+/** @param of the key whose values the fields have at first */
+function KeyFields({
+  of,
+  errorsOf,
+}: {
+  readonly of?: GetApiKeyResponses[200];
+  readonly errorsOf: Action<never>['errorsOf'];
+}): JSX.Element {
+  return (
+    <>
+      <Field
+        label="Name"
+        name="name"
+        required
+        maxLength={100}
+        defaultValue={of?.name}
+        errors={errorsOf('name')}
+      />
+      <Field
+        label="Allowed origins"
+        name="allowed_origins"
+        defaultValue={of?.allowed_origins.join(' ')}
+        hint="Empty: all. Separate by spaces: https://example.org *.example.org"
+        errors={errorsOf('allowed_origins')}
+      />
+      <Field
+        label="Allowed IP addresses"
+        name="allowed_ips"
+        defaultValue={of?.allowed_ips.join(' ')}
+        hint="Empty: all. Addresses or networks: 203.0.113.0/24"
+        errors={errorsOf('allowed_ips')}
+      />
+      <Field
+        label="Calls an hour"
+        name="rate_limit_per_hour"
+        type="number"
+        min={1}
+        max={2_147_483_647}
+        defaultValue={of?.rate_limit_per_hour?.toString()}
+        hint="Empty: the limit of the service"
+        errors={errorsOf('rate_limit_per_hour')}
+      />
+      <Field
+        label="Expires"
+        name="expires_at"
+        type="datetime-local"
+        defaultValue={inputTime(of?.expires_at)}
+        hint="Local time. Empty: never"
+        errors={errorsOf('expires_at')}
+      />
+    </>
   );
 }

@@ -209,6 +209,8 @@ interface FieldProps {
   readonly name?: string;
   readonly type?: 'text' | 'password' | 'url' | 'number' | 'datetime-local';
   readonly value?: string;
+  /** At first, and after a reset. */
+  readonly defaultValue?: string | undefined;
   readonly placeholder?: string;
   readonly required?: boolean;
   readonly maxLength?: number;
