@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 
 import { parse } from 'csv-parse/sync';
+import type { Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
@@ -270,6 +271,15 @@ describe('the console in a browser', () => {
 
   test('lets a person in by user name and password, and says why not', async () => {
     const { page } = browsing;
+    const scripts = new Map<string, Promise<number>>();
+    const weigh = (request: Request): void => {
+      if (!request.url().endsWith('.js')) return;
+      scripts.set(
+        request.url(),
+        request.sizes().then(({ responseBodySize }) => responseBodySize),
+      );
+    };
+    page.on('requestfinished', weigh);
     await page.goto('/');
     await browsing.check('log-in');
     await page.getByLabel('User name or e-mail address').fill('demo');
@@ -280,6 +290,12 @@ describe('the console in a browser', () => {
       .toContain('Unable to log in with provided credentials.');
     await logIn();
     await page.getByRole('heading', { name: 'Token transfers on Starknet' }).waitFor();
+    page.off('requestfinished', weigh);
+    const bytes = (await Promise.all(scripts.values())).reduce((sum, size) => sum + size, 0);
+    process.stdout.write(`console: ${bytes} bytes of scripts for home\n`);
+    // Compressed, and without the API reference, which is larger than the rest.
+    expect(bytes).toBeGreaterThan(10_000);
+    expect(bytes).toBeLessThan(150_000);
     await page.reload();
     await page.getByRole('region', { name: 'Newest blocks' }).waitFor();
     const loaded = await page.evaluate('performance.now()');

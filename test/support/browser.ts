@@ -40,6 +40,13 @@ const RECORD_VIOLATIONS = `
     sessionStorage.setItem('violations', JSON.stringify(window.violations));
   });`;
 
+/** Tables, and cells of the API reference's table of authentication, that are too narrow for what they hold. */
+const TOO_NARROW = `
+  [document, document.querySelector('openapi-explorer')?.shadowRoot]
+    .flatMap((root) => [...(root?.querySelectorAll('.scroll:not(.drawing), #auth td') ?? [])])
+    .filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)
+    .map((one) => one.getAttribute('aria-label') ?? one.textContent)`;
+
 /** @param folder of the pictures */
 export async function browse(base: string, folder: string): Promise<Browsing> {
   mkdirSync(folder, { recursive: true });
@@ -80,6 +87,7 @@ export async function browse(base: string, folder: string): Promise<Browsing> {
         }
         const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
         expect(overflow, `${name}, ${width}: wider than the window`).toBe(0);
+        expect(await page.evaluate(TOO_NARROW), `${name}, ${width}: tables too narrow`).toEqual([]);
       }
       await page.setViewportSize(WIDTHS.wide);
     },
