@@ -34,6 +34,7 @@ export function operationRoutes(deps: OperationRouteDeps): Route[] {
     quarantineRoute(deps, 'skip'),
     startRebuildRoute(deps),
     abortRebuildRoute(deps),
+    startVerificationRoute(deps),
     listRoute(deps),
     showRoute(deps),
   ];
@@ -97,9 +98,7 @@ function startRebuildRoute(deps: OperationRouteDeps): Route {
           throw new HttpError(409, 'conflict', `A rebuild of ${params.name} is running already.`);
       };
       const body = { user_id: user.id, projection: params.name, swap: input.swap ?? true };
-      const begun = await requested(deps, { type: 'rebuild.start', body }, { user, request, check });
-      if (begun.state === 'failed') throw new HttpError(409, 'conflict', begun.detail ?? 'It failed.');
-      return { status: 202, body: begun };
+      return await begun(deps, { type: 'rebuild.start', body }, { user, request, check });
     },
   });
 }
@@ -120,6 +119,34 @@ function abortRebuildRoute(deps: OperationRouteDeps): Route {
       const check = async (): Promise<void> => void (await answered(deps.operator.rebuilding(params.name)));
       const body = { user_id: user.id, projection: params.name };
       return await carriedOut(deps, { type: 'rebuild.abort', body }, { user, request, check });
+    },
+  });
+}
+
+function startVerificationRoute(deps: OperationRouteDeps): Route {
+  return defineRoute({
+    id: 'startVerification',
+    method: 'POST',
+    path: '/api/admin/verification/',
+    summary: 'Compare the log with block headers, tables, sums and checkpoints',
+    description:
+      'The same as `tds verify`, which a process of `project` runs; it repairs nothing. Answers 202 at its start: ask for its end at `/api/admin/operations/{id}/`, whose detail is the report.',
+    tag: 'Administration',
+    auth: 'admin',
+    isIdempotent: true,
+    response: { 202: operationAnswer },
+    async handler({ user, request }) {
+      const check = async (): Promise<void> => {
+        const isRunning = (await deps.operator.operations(null)).some(
+          ({ operation, state }) => operation === 'verify.start' && state === 'running',
+        );
+        if (isRunning) throw new HttpError(409, 'conflict', 'A verification is running already.');
+      };
+      return await begun(
+        deps,
+        { type: 'verify.start', body: { user_id: user.id } },
+        { user, request, check },
+      );
     },
   });
 }
@@ -167,6 +194,17 @@ interface Asker {
   readonly check: () => Promise<void>;
 }
 
+/** Appends the command, and waits until the operation has begun, or for `WAIT_MS`. */
+async function begun(
+  deps: OperationRouteDeps,
+  command: OperationRequest,
+  asker: Asker,
+): Promise<{ status: 202; body: OperationAnswer }> {
+  const body = await requested(deps, command, asker);
+  if (body.state === 'failed') throw new HttpError(409, 'conflict', body.detail ?? 'It failed.');
+  return { status: 202, body };
+}
+
 /** Appends the command, and waits until the operation has ended, or for `WAIT_MS`. */
 async function carriedOut(
   deps: OperationRouteDeps,
@@ -207,7 +245,7 @@ async function requested(
     found ?? {
       id,
       operation: command.type,
-      subject: 'entry_id' in command.body ? command.body.entry_id : command.body.projection,
+      subject: subjectOf(command),
       state: 'requested',
       detail: null,
       requested_by: actor,
@@ -215,4 +253,9 @@ async function requested(
       finished_at: null,
     }
   );
+}
+
+function subjectOf({ body }: OperationRequest): string {
+  if ('entry_id' in body) return body.entry_id;
+  return 'projection' in body ? body.projection : 'all';
 }

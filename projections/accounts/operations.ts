@@ -3,7 +3,7 @@ import { accept, refuse } from '../commands.ts';
 import type { Decision } from '../commands.ts';
 
 export type OperationCommand = CommandOf<
-  'quarantine.retry' | 'quarantine.skip' | 'rebuild.start' | 'rebuild.abort'
+  'quarantine.retry' | 'quarantine.skip' | 'rebuild.start' | 'rebuild.abort' | 'verify.start'
 >;
 
 /**
@@ -25,5 +25,7 @@ export function decideOperation(
       return accept({ ...operation, subject: command.body.projection, swap: command.body.swap });
     case 'rebuild.abort':
       return accept({ ...operation, subject: command.body.projection, swap: null });
+    case 'verify.start':
+      return accept({ ...operation, subject: 'all', swap: null });
   }
 }

@@ -114,7 +114,8 @@ async function decide(
     case 'quarantine.retry':
     case 'quarantine.skip':
     case 'rebuild.start':
-    case 'rebuild.abort': {
+    case 'rebuild.abort':
+    case 'verify.start': {
       const where = 'is_admin AND disabled_at IS NULL AND id';
       const [isAdmin = false] = await exist({ table: 'users', where, value: command.body.user_id });
       return decideOperation({ isAdmin }, command);

@@ -41,6 +41,7 @@ export const deciders = {
   'quarantine.skip': 'accounts',
   'rebuild.start': 'accounts',
   'rebuild.abort': 'accounts',
+  'verify.start': 'accounts',
 } as const satisfies Readonly<Record<CommandType, string>>;
 
 const outcomeRow = z.intersection(z.object({ id: z.string() }), commandOutcome);

@@ -274,6 +274,11 @@ const rebuildAbort = z.object({
   type: z.literal('rebuild.abort'),
   body: z.object({ user_id: userId, projection: text.min(1).max(100) }),
 });
+const verifyStart = z.object({
+  ...envelope,
+  type: z.literal('verify.start'),
+  body: z.object({ user_id: userId }),
+});
 
 /** `pg_notify` channel that carries the ids of decided commands, notified after commit. */
 export const DECIDED_CHANNEL = 'tds_commands_decided';
@@ -305,6 +310,7 @@ export const commandsMessage = z.discriminatedUnion('type', [
   quarantineSkip,
   rebuildStart,
   rebuildAbort,
+  verifyStart,
 ]);
 export type Command = z.infer<typeof commandsMessage>;
 export type CommandType = Command['type'];

@@ -848,6 +848,10 @@ describe('the console in a browser', () => {
     const views = page.getByRole('navigation', { name: 'Views of operations' });
     await views.getByRole('link', { name: 'Verification' }).click();
     await page.getByRole('heading', { name: 'Sampling' }).waitFor();
+    await page.getByRole('button', { name: 'Verify', exact: true }).click();
+    const runs = page.getByRole('region', { name: 'Verifications' }).locator('tbody tr');
+    await runs.getByText('no differences').waitFor();
+    expect(await main().getByRole('status').textContent()).toMatch(/^done .* no difference\.$/);
     await browsing.check('verification');
   });
 

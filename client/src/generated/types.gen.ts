@@ -1930,9 +1930,9 @@ export type VerifyRun = {
 
 export type Operation = {
     id: string;
-    operation: 'quarantine.retry' | 'quarantine.skip' | 'rebuild.start' | 'rebuild.abort';
+    operation: 'quarantine.retry' | 'quarantine.skip' | 'rebuild.start' | 'rebuild.abort' | 'verify.start';
     /**
-     * The id of an entry, or the name of a projection
+     * The id of an entry, or the name of a projection; `all` for a verification
      */
     subject: string;
     /**
@@ -8871,6 +8871,73 @@ export type GetAdminVerificationResponses = {
 };
 
 export type GetAdminVerificationResponse = GetAdminVerificationResponses[keyof GetAdminVerificationResponses];
+
+export type StartVerificationData = {
+    body?: never;
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/verification/';
+};
+
+export type StartVerificationErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type StartVerificationError = StartVerificationErrors[keyof StartVerificationErrors];
+
+export type StartVerificationResponses = {
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type StartVerificationResponse = StartVerificationResponses[keyof StartVerificationResponses];
 
 export type RetryQuarantinedData = {
     body?: never;

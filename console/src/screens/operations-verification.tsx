@@ -1,17 +1,33 @@
 import type { JSX } from 'preact';
+import type { ListOperationsResponses } from 'token-data-service-client';
 
+import { useAction } from '../action.ts';
 import { countText } from '../format.ts';
 import { useLoad } from '../loading.ts';
-import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
+import { ErrorNote, Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Command, StateTag } from '../ui/operation.tsx';
 import { Time } from '../ui/values.tsx';
+import { usePolled } from '../use-polled.ts';
+
+type Operation = ListOperationsResponses[200]['results'][number];
+
+const POLL_MS = 2000;
 
 /** What `tds verify` and the sampling of blocks have found. */
 export function Verification(): JSX.Element {
-  const verification = useLoad(async (api, signal) => await api.getAdminVerification({ signal }), []);
+  const verification = usePolled(
+    useLoad(async (api, signal) => {
+      const [found, { results }] = await Promise.all([
+        api.getAdminVerification({ signal }),
+        api.listOperations({ signal }),
+      ]);
+      return { ...found, newest: results.find(({ operation }) => operation === 'verify.start') };
+    }, []),
+    POLL_MS,
+  );
   return (
     <Loading of={verification}>
-      {({ runs, sampling, inconsistent_blocks: wrong }) => (
+      {({ runs, sampling, inconsistent_blocks: wrong, newest }) => (
         <>
           <Panel title="Sampling">
             {sampling === null ? (
@@ -33,6 +49,7 @@ export function Verification(): JSX.Element {
             ))}
           </Panel>
           <Panel title="Verifications" aside={<Command text="tds verify" />}>
+            <Start newest={newest} onStarted={verification.reload} />
             <Table
               caption="Verifications"
               rows={runs}
@@ -56,5 +73,39 @@ export function Verification(): JSX.Element {
         </>
       )}
     </Loading>
+  );
+}
+
+/** Starts a verification; of the newest one that was started here, it shows the state and the report. */
+function Start({
+  newest,
+  onStarted,
+}: {
+  readonly newest: Operation | undefined;
+  readonly onStarted: () => void;
+}): JSX.Element {
+  const start = useAction(async (api, headers) => {
+    await api.startVerification({ headers });
+    onStarted();
+  });
+  return (
+    <>
+      {start.error !== null && <ErrorNote error={start.error} />}
+      <p class="actions">
+        <button
+          type="button"
+          title="tds verify"
+          disabled={start.isBusy || newest?.state === 'running'}
+          onClick={() => void start.run()}
+        >
+          Verify
+        </button>
+      </p>
+      {newest !== undefined && (
+        <p role="status" class="report">
+          <StateTag state={newest.state} /> <Time at={newest.requested_at} /> {newest.detail}
+        </p>
+      )}
+    </>
   );
 }

@@ -21,7 +21,7 @@ import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import { pollUntil } from '../../retry.ts';
-import { recordedVerify } from '../operator/verify-runs.ts';
+import { VERIFY_DIFFERENCES, recordedVerify } from '../operator/verify-runs.ts';
 import { errorText } from '../process/error-text.ts';
 import { commandConfig } from '../command-config.ts';
 import { openNode, withStores } from '../connect.ts';
@@ -38,7 +38,6 @@ interface Options {
   json: boolean;
 }
 
-const DIFFERENCES = 1;
 const INCONCLUSIVE = 2;
 /** Shows no progress before this: most runs end sooner. */
 const PROGRESS_AFTER_MS = 5000;
@@ -78,7 +77,7 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
         );
         if (options.json) say(JSON.stringify(report, null, 2));
         else for (const line of reportLines(report)) say(line);
-        if (report.differences.length > 0) process.exitCode = DIFFERENCES;
+        if (report.differences.length > 0) process.exitCode = VERIFY_DIFFERENCES;
       } catch (error) {
         process.stderr.write(`${errorText(error)}\n`);
         process.exitCode = INCONCLUSIVE;

@@ -9,6 +9,7 @@ import { sqlRows } from '../../postgres/client.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
 import { retryQuarantined, skipQuarantined } from './quarantine-actions.ts';
 import { ABANDONED_SECONDS, requestRow } from './operation-log.ts';
+import { VERIFY_DIFFERENCES } from './verify-runs.ts';
 import { abortRebuild } from './rebuild-runs.ts';
 
 const POLL_MS = 1000;
@@ -16,23 +17,27 @@ const POLL_MS = 1000;
 const EXPIRED_MS = 3_600_000;
 const MAX_ATTEMPTS = 3;
 const KEPT_OPERATIONS = 500;
-/** Rebuilds that one process runs at a time; others wait for them, or for another process. */
-const MAX_REBUILDS = 1;
+/** Characters kept of what a command prints: its end, which sums it up. */
+const MAX_DETAIL = 10_000;
+/** Run as processes of their own: one at a time for each process of `project`; others wait for it, or for another one. */
+const LONG: ReadonlySet<string> = new Set(['rebuild.start', 'verify.start']);
 
 const TYPES = operationAnswer.shape.operation.options;
 
 type Request = z.infer<typeof requestRow>;
 
-/** Runs `tds rebuild` of a projection; resolves with what it prints, or rejects with its error. */
-export type RunRebuild = (
-  options: { readonly projection: string; readonly swap: boolean; readonly requestedBy: string },
+/** Runs `tds` with these arguments; resolves with what it prints, or rejects with its error. */
+export type RunTds = (
+  args: readonly string[],
   signal: AbortSignal,
+  /** Exit codes with which it has done what was asked for; 0 by default. */
+  doneCodes?: readonly number[],
 ) => Promise<string>;
 
 interface OperationsDeps {
   readonly pool: Pool;
   readonly publisher: Pick<Publisher, 'publish'>;
-  readonly runRebuild: RunRebuild;
+  readonly runTds: RunTds;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -45,19 +50,18 @@ interface OperationsDeps {
 export function startOperations(deps: OperationsDeps): { stop(): Promise<void> } {
   const { pool, clock, log } = deps;
   const stopping = new AbortController();
-  const running = new Map<string, { readonly isRebuild: boolean; readonly done: Promise<void> }>();
+  const running = new Map<string, { readonly isLong: boolean; readonly done: Promise<void> }>();
 
   const begin = (request: Request): void => {
     const done = carryOut(deps, request, stopping.signal)
       .catch((error: unknown) => log.warn({ err: error, id: request.id }, 'could not record an operation'))
       .finally(() => running.delete(request.id));
-    running.set(request.id, { isRebuild: request.operation === 'rebuild.start', done });
+    running.set(request.id, { isLong: LONG.has(request.operation), done });
   };
   const round = async (): Promise<void> => {
     await showRunning(pool, [...running.keys()]);
     for (const request of await pendingRequests(pool, clock.now())) {
-      const rebuilds = [...running.values()].filter(({ isRebuild }) => isRebuild).length;
-      if (request.operation === 'rebuild.start' && rebuilds >= MAX_REBUILDS) continue;
+      if (LONG.has(request.operation) && [...running.values()].some(({ isLong }) => isLong)) continue;
       if (await claim(pool, request)) begin(request);
     }
   };
@@ -129,7 +133,7 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
   const end = async (state: 'done' | 'failed', detail: string): Promise<void> => {
     await pool.query(
       'UPDATE tds.operations SET state = $2, detail = $3, finished_at = now(), updated_at = now() WHERE id = $1',
-      [id, state, detail],
+      [id, state, detail.slice(-MAX_DETAIL)],
     );
   };
   try {
@@ -148,7 +152,7 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
 
 /** Does what the `tds` command of the same name does, and returns what that prints. */
 async function perform(
-  { pool, publisher, clock, runRebuild }: OperationsDeps,
+  { pool, publisher, clock, runTds }: OperationsDeps,
   { operation, subject, swap, requested_by: requestedBy }: Request,
   signal: AbortSignal,
 ): Promise<string> {
@@ -160,6 +164,11 @@ async function perform(
     case 'rebuild.abort':
       return await abortRebuild(pool, subject);
     case 'rebuild.start':
-      return await runRebuild({ projection: subject, swap: swap ?? true, requestedBy }, signal);
+      return await runTds(
+        ['rebuild', subject, '--requested-by', requestedBy, ...(swap === false ? ['--no-swap'] : [])],
+        signal,
+      );
+    case 'verify.start':
+      return await runTds(['verify'], signal, [0, VERIFY_DIFFERENCES]);
   }
 }

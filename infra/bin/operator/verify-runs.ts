@@ -7,6 +7,8 @@ import { raisedAlarms } from '../../health/service-health.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
 
+/** Exit code of `tds verify` with differences. */
+export const VERIFY_DIFFERENCES = 1;
 const KEPT_RUNS = 50;
 const SHOWN_RUNS = 10;
 const SHOWN_DIFFERENCES = 20;

@@ -17,7 +17,7 @@ import { createAlarms } from '../../health/alarms.ts';
 import type { StartRole } from '../role.ts';
 import { runServed } from '../../../projections/engine/run/run-served.ts';
 import { startOperations } from '../operator/operations.ts';
-import { rebuildProcesses } from '../operator/run-rebuild.ts';
+import { tdsProcesses } from '../operator/run-tds.ts';
 import { startCreatingAdmin } from '../operator/create-admin.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
@@ -70,8 +70,8 @@ export const start: StartRole = async (context, only) => {
     releasers.push('conservation', () => conservation.stop());
     const publisher = kafka.publisher();
     releasers.push('publisher', () => publisher.close());
-    const runRebuild = rebuildProcesses(process.env);
-    const operations = startOperations({ pool, publisher, runRebuild, clock: systemClock, log });
+    const runTds = tdsProcesses(process.env);
+    const operations = startOperations({ pool, publisher, runTds, clock: systemClock, log });
     releasers.push('operations', () => operations.stop());
   }
   return { url: null };

@@ -5,8 +5,16 @@ import { isoTimestamp } from '../common.ts';
 export const operationAnswer = z
   .object({
     id: z.string(),
-    operation: z.enum(['quarantine.retry', 'quarantine.skip', 'rebuild.start', 'rebuild.abort']),
-    subject: z.string().meta({ description: 'The id of an entry, or the name of a projection' }),
+    operation: z.enum([
+      'quarantine.retry',
+      'quarantine.skip',
+      'rebuild.start',
+      'rebuild.abort',
+      'verify.start',
+    ]),
+    subject: z.string().meta({
+      description: 'The id of an entry, or the name of a projection; `all` for a verification',
+    }),
     state: z.enum(['requested', 'running', 'done', 'failed', 'interrupted']).meta({
       description:
         '`requested`: no process of `project` has begun it; `interrupted`: the process that ran it has ended, and another takes over',

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 
 import { startOperations } from '../../../infra/bin/operator/operations.ts';
-import type { RunRebuild } from '../../../infra/bin/operator/operations.ts';
-import { rebuildProcesses } from '../../../infra/bin/operator/run-rebuild.ts';
+import type { RunTds } from '../../../infra/bin/operator/operations.ts';
+import { tdsProcesses } from '../../../infra/bin/operator/run-tds.ts';
 import { systemClock } from '../../../infra/clock.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
@@ -39,13 +39,13 @@ afterAll(async () => {
   await world?.close();
 });
 
-const refuseRebuild: RunRebuild = () => Promise.reject(new Error('no rebuild is expected'));
-function startWorker(runRebuild: RunRebuild = refuseRebuild): void {
+const refuse: RunTds = () => Promise.reject(new Error('no command is expected'));
+function startWorker(runTds: RunTds = refuse): void {
   workers.push(
     startOperations({
       pool: world.api.pool,
       publisher,
-      runRebuild,
+      runTds,
       clock: systemClock,
       log: createLogger('test', 'silent'),
     }),
@@ -156,7 +156,7 @@ test('an operation is answered 202 while no process carries it out, and done onc
 test('a repeated Idempotency-Key is one operation, also for two processes that carry out', async () => {
   let runs = 0;
   const held = Promise.withResolvers<void>();
-  const runRebuild: RunRebuild = async () => {
+  const runTds: RunTds = async () => {
     runs += 1;
     await world.api.pool.query(
       `INSERT INTO tds.rebuild_runs (id, projections, requested_by) VALUES (gen_random_uuid(), '{tokens}', 'user:1')`,
@@ -164,8 +164,8 @@ test('a repeated Idempotency-Key is one operation, also for two processes that c
     await held.promise;
     return 'rebuilt';
   };
-  startWorker(runRebuild);
-  startWorker(runRebuild);
+  startWorker(runTds);
+  startWorker(runTds);
   const ask = async () =>
     await world.api.call('POST', '/api/admin/projections/tokens/rebuild/', {
       token: world.admin,
@@ -225,6 +225,14 @@ test('an operation whose process was killed is carried out by another one, and g
   expect(await count('tds.repairs WHERE height = 82')).toBe(0);
 });
 
+const programs = (): RunTds =>
+  tdsProcesses({
+    PATH: process.env['PATH'],
+    NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+    DATA_DIR: mkdtempSync(join(tmpdir(), 'tds-rebuild-')),
+    ...world.api.env,
+  });
+
 describe('a rebuild', () => {
   const rebuildOf = async (name: string) =>
     ((await world.get('/api/admin/projections/')).json as ProjectionsAnswer).results.find(
@@ -235,14 +243,7 @@ describe('a rebuild', () => {
     await world.startProjections();
     await world.publishBlocks(0, 2);
     await world.projected();
-    startWorker(
-      rebuildProcesses({
-        PATH: process.env['PATH'],
-        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
-        DATA_DIR: mkdtempSync(join(tmpdir(), 'tds-rebuild-')),
-        ...world.api.env,
-      }),
-    );
+    startWorker(programs());
     const { status, json } = await world.post('/api/admin/projections/tx-index/rebuild/', {});
     expect(status, JSON.stringify(json)).toBe(202);
     expect(json).toMatchObject({ operation: 'rebuild.start', subject: 'tx-index', state: 'running' });
@@ -279,5 +280,29 @@ describe('a rebuild', () => {
     await eventually(async () =>
       expect((await rebuildOf('transfers'))?.rebuild).toMatchObject({ state: 'running', is_aborting: true }),
     );
+  });
+});
+
+describe('a verification', () => {
+  const start = async () => await world.post('/api/admin/verification/');
+
+  test('that an admin starts runs `tds verify`, and its report is the detail', async () => {
+    await world.api.pool.query('DELETE FROM tds.projection_halts');
+    await halt('tokens', 7);
+    startWorker(programs());
+    const { status, json } = await start();
+    expect(status, JSON.stringify(json)).toBe(202);
+    expect(json).toMatchObject({ operation: 'verify.start', subject: 'all', state: 'running' });
+    const second = await start();
+    expect([second.status, second.json.detail]).toEqual([409, 'A verification is running already.']);
+    // Done also with differences.
+    await eventually(async () =>
+      expect(await operation(json.id)).toMatchObject({
+        state: 'done',
+        detail: expect.stringMatching(/^halt: tokens is halted at tokens:0:7: .*\n.*: 1 difference\.$/),
+      }),
+    );
+    const { last_verify: run } = (await world.get('/api/admin/verification/')).json;
+    expect(run).toMatchObject({ outcome: 'differences', from: 0, to: 2, differences: 1 });
   });
 });

@@ -527,6 +527,7 @@ describe('Idempotency-Key', () => {
         'post /api/admin/quarantine/{id}/skip/',
         'post /api/admin/projections/{name}/rebuild/',
         'post /api/admin/projections/{name}/rebuild/abort/',
+        'post /api/admin/verification/',
         `patch ${webhook}`,
         `delete ${webhook}`,
         `post ${webhook}test/`,

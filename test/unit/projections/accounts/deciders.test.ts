@@ -264,6 +264,10 @@ describe('operations', () => {
       { subject: 'tokens', swap: false },
     ],
     [
+      { ...at, type: 'verify.start', body: { user_id: 7 } },
+      { subject: 'all', swap: null },
+    ],
+    [
       { ...at, type: 'rebuild.abort', body: { user_id: 7, projection: 'tokens' } },
       { subject: 'tokens', swap: null },
     ],

@@ -5,20 +5,19 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 
 import { AppError } from '../../../schemas/errors.ts';
-import type { RunRebuild } from './operations.ts';
+import type { RunTds } from './operations.ts';
 
 const PROGRAM = fileURLToPath(new URL('../tds.ts', import.meta.url));
 
 /**
- * Runs `tds rebuild` as a process of its own, so that it takes neither the time nor the memory of the projections that this
- * process runs.
+ * Runs `tds` as a process of its own, so that it takes neither the time nor the memory of the projections that this process
+ * runs.
  *
  * @param env the settings of this process
  */
-export function rebuildProcesses(env: NodeJS.ProcessEnv): RunRebuild {
-  return async ({ projection, swap, requestedBy }, signal) => {
-    const options = ['--requested-by', requestedBy, ...(swap ? [] : ['--no-swap'])];
-    const child = spawn(process.execPath, [PROGRAM, 'rebuild', projection, ...options], {
+export function tdsProcesses(env: NodeJS.ProcessEnv): RunTds {
+  return async (args, signal, doneCodes = [0]) => {
+    const child = spawn(process.execPath, [PROGRAM, ...args], {
       env,
       // With the channel, it ends when this process is killed.
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
@@ -31,12 +30,12 @@ export function rebuildProcesses(env: NodeJS.ProcessEnv): RunRebuild {
         textOf(child.stderr),
         child.exitCode === null && child.signalCode === null ? once(child, 'close') : null,
       ]);
-      if (child.exitCode === 0) return printed.trim();
-      const [reason = `tds rebuild ended with ${child.exitCode ?? child.signalCode}`] = failed
-        .trim()
-        .split('\n')
-        .slice(-1);
-      throw new AppError('CONFLICT', reason);
+      if (child.exitCode !== null && doneCodes.includes(child.exitCode)) return printed.trim();
+      const reason = failed.trim().split('\n').at(-1);
+      throw new AppError(
+        'CONFLICT',
+        reason || `tds ${args.join(' ')} ended with ${child.exitCode ?? child.signalCode}`,
+      );
     } finally {
       signal.removeEventListener('abort', stop);
     }
