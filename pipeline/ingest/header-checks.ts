@@ -53,16 +53,6 @@ export function createHeaderCheck({
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const confirmed = new Set<string>();
-  /** The blocks beside one that name the same version. */
-  const blocksBeside = async (
-    { height, starknet_version: version }: BlockBody,
-    options: CallOptions | undefined,
-  ): Promise<FetchedBlock[]> => {
-    const fetchBeside = async (other: number): Promise<FetchedBlock | null> =>
-      other < 0 ? null : await fetch(other, options).catch(() => null);
-    const beside = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
-    return beside.filter((other) => other !== null).filter(({ body }) => body.starknet_version === version);
-  };
   /** A version that computes a commitment in another way does so in each block that has what the commitment is made of. */
   const isConfirmed = async (
     commitment: HeaderCommitment,
@@ -72,7 +62,7 @@ export function createHeaderCheck({
     const { height, starknet_version: version } = body;
     const key = `${commitment} ${version}`;
     if (confirmed.has(key)) return true;
-    const same = await blocksBeside(body, options);
+    const same = await blocksBeside(fetch, body, options);
     const isComparable = same.some((other) => isWhole(commitment, other));
     if (!isComparable || same.some((other) => isProved(commitment, other))) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
@@ -90,7 +80,7 @@ export function createHeaderCheck({
     if (!(await checks.holds(commitment, null))) {
       // Nothing is known yet: the first blocks are told from those of a chain that makes up its commitments by the ones beside them.
       if (checks.strange(commitment) >= PROBED) return false;
-      return (await blocksBeside(body, options)).some((other) => isProved(commitment, other));
+      return (await blocksBeside(fetch, body, options)).some((other) => isProved(commitment, other));
     }
     if (await checks.holds(commitment, body.starknet_version)) return true;
     // Also a block that lacks something: any block can name a version that nobody has seen.
@@ -132,6 +122,18 @@ export function createHeaderCheck({
     const eventCommitment = header?.event_commitment ?? block.eventCommitment;
     return { ...block, body: compared, isBound, eventCommitment };
   };
+}
+
+/** The blocks beside one that name the same version, as far as the node gives them. */
+async function blocksBeside(
+  fetch: HeaderCheckDeps['fetch'],
+  { height, starknet_version: version }: BlockBody,
+  options: CallOptions | undefined,
+): Promise<FetchedBlock[]> {
+  const fetchBeside = async (other: number): Promise<FetchedBlock | null> =>
+    other < 0 ? null : await fetch(other, options).catch(() => null);
+  const beside = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
+  return beside.filter((other) => other !== null).filter(({ body }) => body.starknet_version === version);
 }
 
 /** Whether a block can be compared. */
