@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { blocksAt, newestBlock } from '../../projections/indexed-blocks/queries.ts';
+import { newestBlock, settledBlockAt } from '../../projections/indexed-blocks/queries.ts';
 import type { VersionedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
@@ -49,7 +49,8 @@ export function refuseAsOf(query: Readonly<Record<string, unknown>>, reason: str
 /**
  * The indexed block that a client asks for.
  *
- * @throws 400 above the newest block, 404 where none is indexed, 409 where the chain has another block at its height
+ * @throws 400 above the newest block, 404 where none is indexed, 409 where the chain has another block at its height, 503 while
+ *   the blocks up to it are not of one chain
  */
 export async function findAsOf(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -66,16 +67,20 @@ async function indexedBlock(
   served: ServedBuilds,
   height: number,
 ): Promise<AsOf> {
-  const find = async (): Promise<AsOf | undefined> =>
-    height > MAX_HEIGHT ? undefined : (await blocksAt(clickhouse, served, [height])).get(height);
+  const find = async (): Promise<AsOf | null> => {
+    if (height > MAX_HEIGHT) return null;
+    const { block, isSettled } = await settledBlockAt(clickhouse, served, height);
+    if (block !== null && !isSettled) throw unsettled(height);
+    return block;
+  };
   const found = await find();
-  if (found !== undefined) return found;
+  if (found !== null) return found;
   const newest = await newestBlock(clickhouse, served);
   if (newest !== null && height > newest.height)
     throw invalidInput({ as_of_block: [`The newest indexed block is ${newest.height}.`] });
   // It may have been indexed since.
-  const late = newest === null ? undefined : await find();
-  if (late === undefined) throw notFound(`Block ${height} is not indexed.`);
+  const late = newest === null ? null : await find();
+  if (late === null) throw notFound(`Block ${height} is not indexed.`);
   return late;
 }
 
@@ -89,11 +94,15 @@ export async function confirmAsOf(
   block: AsOf,
   asked: AskedBlock,
 ): Promise<void> {
-  const now = (await blocksAt(clickhouse, served, [block.height])).get(block.height);
-  if (now?.hash === block.hash && now.seq === block.seq) return;
-  if (asked.hash !== undefined && now !== undefined && now.hash !== asked.hash)
+  const { block: now, isSettled } = await settledBlockAt(clickhouse, served, block.height);
+  if (isSettled && now?.hash === block.hash && now.seq === block.seq) return;
+  if (asked.hash !== undefined && now !== null && now.hash !== asked.hash)
     throw reverted(block.height, now.hash);
-  throw unavailable('unsettled', `Block ${block.height} was reverted while it was read.`, 1);
+  throw unsettled(block.height);
+}
+
+function unsettled(height: number): HttpError {
+  return unavailable('unsettled', `The chain up to block ${height} is being reorganised.`, 1);
 }
 
 function reverted(height: number, canonical: Felt): HttpError {

@@ -260,6 +260,38 @@ export async function blocksAt(
   return new Map(rows.map((row) => [row.height, row]));
 }
 
+/** Borders between ranges of heights that are looked at, from a height down: a deeper reorg is not expected. */
+const BORDERS = 4;
+const placedRow = versionedRow.extend({ parent: felt, is_deleted: z.int() });
+
+/**
+ * The indexed block at a height, and whether the blocks up to it are of one chain. Ranges of 1024 heights are indexed apart, so
+ * while a reorg is indexed, one may have the new chain and the next one the old: where they meet, a block is not the child of the
+ * one before it, or that one is reverted and not replaced.
+ */
+export async function settledBlockAt(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  height: number,
+): Promise<{ readonly block: VersionedBlock | null; readonly isSettled: boolean }> {
+  const newest = Math.floor(height / HEIGHT_RANGE);
+  const starts = Array.from({ length: Math.min(BORDERS, newest) }, (_, i) => (newest - i) * HEIGHT_RANGE);
+  const heights = [height, ...starts.flatMap((start) => [start, start - 1])];
+  // Without FINAL, which would hide reverted blocks.
+  const sql = `SELECT ${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent, seq, is_deleted
+    FROM ${tables.table('indexed_blocks')} WHERE block_desc IN {descs:Array(UInt32)} ORDER BY seq DESC LIMIT 1 BY block_desc`;
+  const query = { name: 'indexed-blocks.settled', sql, row: placedRow };
+  const rows = await clickhouse.rows(query, { descs: [...new Set(heights)].map(descending) }, { settings });
+  const at = new Map(rows.map((row) => [row.height, row]));
+  const isSettled = starts.every((start) => {
+    const [below, above] = [at.get(start - 1), at.get(start)];
+    if (below === undefined || above === undefined) return true;
+    return below.is_deleted === 0 && above.is_deleted === 0 && above.parent === below.hash;
+  });
+  const found = at.get(height);
+  return { block: found === undefined || found.is_deleted === 1 ? null : found, isSettled };
+}
+
 const countedRow = blockRow.extend({
   parent_hash: felt,
   transactions: z.int(),

@@ -447,3 +447,29 @@ it('an answer is refused whose block is reverted while it is read, also if there
     await proxy.close();
   }
 });
+
+it('an answer is refused while the ranges of heights below it are of two chains', async () => {
+  const table = names['indexed_blocks'] ?? '';
+  const border = 0xffff_ffff - 1023;
+  /** Writes a newer version of the last block of the first range. */
+  const change = async (columns: string): Promise<void> =>
+    await owner.command(
+      `INSERT INTO ${table} SELECT * REPLACE (seq + 1 AS seq, ${columns})
+       FROM ${table} WHERE block_desc = ${border} ORDER BY seq DESC LIMIT 1`,
+    );
+  const { hash = '' } = chain.get(1023) ?? {};
+  const hashIs = (of: string): string => `unhex('${of.slice(2)}') AS block_hash`;
+  const asked = async (height: number) => {
+    const { status, json } = await asOf(height, '/api/transfers/', { account: ANN });
+    return status === 200 ? 200 : json.code;
+  };
+  const answers = async () => [await asked(1023), await asked(1024), await asked(1030)];
+  expect(await answers()).toEqual([200, 200, 200]);
+  // The new chain has reached the first range only.
+  await change(hashIs(`0x${'05'.repeat(32)}`));
+  expect(await answers()).toEqual([200, 'unsettled', 'unsettled']);
+  await change('1 AS is_deleted');
+  expect(await answers()).toEqual(['not_found', 'unsettled', 'unsettled']);
+  await change(`0 AS is_deleted, ${hashIs(hash)}`);
+  expect(await answers()).toEqual([200, 200, 200]);
+});
