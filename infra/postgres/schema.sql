@@ -63,7 +63,7 @@ CREATE TABLE ad_counts_v1_b1.ad_events (
   CONSTRAINT ad_events_pkey PRIMARY KEY (id)
 );
 
-CREATE TABLE balances_v1_b1.anchors (
+CREATE TABLE balances_v2_b1.anchors (
   account text NOT NULL,
   token text NOT NULL,
   block bigint NOT NULL,
@@ -74,7 +74,7 @@ CREATE TABLE balances_v1_b1.anchors (
   CONSTRAINT anchors_pkey PRIMARY KEY (account, token, block, block_hash)
 );
 
-CREATE TABLE balances_v1_b1.refusals (
+CREATE TABLE balances_v2_b1.refusals (
   account text NOT NULL,
   token text NOT NULL,
   reason text NOT NULL,

@@ -25,31 +25,28 @@ export interface CheckCount {
 
 /** Outcomes of comparisons by Starknet version. They outlive the process. */
 export interface CommitmentStore {
-  /** Versions of which `PROVING_BLOCKS` match. */
   held(commitment: Commitment): Promise<readonly string[]>;
   /** All versions that were counted. */
   versions(): Promise<readonly string[]>;
-  /** The lowest verified height of such a version; null: none, or not known. */
+  /** The lowest verified height; null: none, or not known. */
   lowest(): Promise<number | null>;
   add(counts: readonly CheckCount[]): Promise<void>;
+  /** Forgets versions of which few blocks are verified, from this height on; returns them. */
+  forget(from: number): Promise<readonly { readonly commitment: string; readonly version: string }[]>;
 }
 
-/**
- * Published blocks of a Starknet version that match before the version is known for good to be computed in this way: a node may
- * serve a block of its own making, which counts as long as it is not reverted.
- */
-export const PROVING_BLOCKS = 16;
-/** 0: known since before blocks were counted. */
-const IS_PROVED = `outcome = 'verified' AND (blocks = 0 OR blocks >= ${PROVING_BLOCKS})`;
+/** What fewer published blocks show is forgotten when they are reverted: a node may have made them up. */
+const FEW_BLOCKS = 16;
 
 const lowestRow = z.object({ height: z.number().nullable() });
+const forgottenRow = z.object({ commitment: z.string(), version: z.string() });
 const heldRow = z.object({ starknet_version: z.string() });
 
 export function createCommitmentStore(db: Sql): CommitmentStore {
   return {
     async held(commitment) {
       const sql = `SELECT starknet_version FROM tds.commitment_checks
-        WHERE commitment = $1 AND ${IS_PROVED} ORDER BY 1`;
+        WHERE commitment = $1 AND outcome = 'verified' ORDER BY 1`;
       return (await sqlRows(db, heldRow, sql, [commitment])).map((row) => row.starknet_version);
     },
     async versions() {
@@ -57,7 +54,7 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
       return (await sqlRows(db, heldRow, sql, [])).map((row) => row.starknet_version);
     },
     async lowest() {
-      const sql = `SELECT min(from_height) AS height FROM tds.commitment_checks WHERE ${IS_PROVED}`;
+      const sql = "SELECT min(from_height) AS height FROM tds.commitment_checks WHERE outcome = 'verified'";
       const [row] = await sqlRows(db, lowestRow, sql, []);
       return row?.height ?? null;
     },
@@ -73,6 +70,12 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
           from_height = least(stored.from_height, EXCLUDED.from_height),
           to_height = greatest(stored.to_height, EXCLUDED.to_height)`;
       await sqlRows(db, z.unknown(), sql, [JSON.stringify(counts)]);
+    },
+    async forget(from) {
+      const sql = `DELETE FROM tds.commitment_checks
+        WHERE outcome = 'verified' AND blocks BETWEEN 1 AND ${FEW_BLOCKS - 1} AND from_height >= $1
+        RETURNING commitment, starknet_version AS version`;
+      return await sqlRows(db, forgottenRow, sql, [from]);
     },
   };
 }
@@ -93,12 +96,12 @@ const MAX_VERSIONS = 100;
 const MAX_VERIFIED_VERSIONS = 500;
 const OTHER_VERSIONS = 'other';
 
-/** How long a verified block counts by itself, in milliseconds. */
+/** How long a verified block counts that is not published, in milliseconds. */
 const RECENT_MS = 600_000;
 
 /**
  * What is known from comparisons. A verified block counts at once, but for minutes only: the node may have answered with a block
- * of another chain. What `PROVING_BLOCKS` show that were published counts for good.
+ * of another chain. It counts for good once it is published, unless it is one of the first few of its version and is reverted.
  */
 export interface CommitmentChecks {
   /** Whether a block was ever verified; of one Starknet version, or of any. */
@@ -111,8 +114,10 @@ export interface CommitmentChecks {
   compared(block: BlockBody, comparisons: readonly Comparison[]): void;
   /** Stores within seconds that a block was refused. */
   refused(block: ComparedBlock, comparison: Omit<Comparison, 'outcome'>): Promise<void>;
-  /** Stores the comparisons of these blocks within seconds, and at once where they prove a Starknet version. */
+  /** Stores the comparisons of these blocks within seconds, and at once the first verified one of a Starknet version. */
   published(blocks: readonly BlockBody[]): Promise<void>;
+  /** Takes back what only blocks from this height on have shown. */
+  reverted(from: number): Promise<void>;
   /** Stores what was counted. */
   flush(): Promise<void>;
 }
@@ -211,6 +216,13 @@ function createVerified(clock: Pick<Clock, 'now'>) {
     store(commitment: Commitment, versions: readonly string[]): void {
       held.set(commitment, new Set([...(held.get(commitment) ?? []), ...versions]));
     },
+    forget(versions: readonly { readonly commitment: string; readonly version: string }[]): void {
+      for (const [commitment, known] of [...held, ...recently])
+        for (const { version } of versions.filter((one) => one.commitment === commitment))
+          known.delete(version);
+      lowest = Infinity;
+      lowestRecent = { height: Infinity, until: 0 };
+    },
     storeLowest(height: number): void {
       lowest = Math.min(lowest, height);
     },
@@ -233,8 +245,6 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
   const asked = new Map<Commitment, number>();
   const strange = new Map<Commitment, number>();
   const unpublished = new WeakMap<BlockBody, readonly Comparison[]>();
-  /** Published blocks that match, of versions that are not proved. */
-  const proofs = new Map<string, { readonly blocks: number; readonly lowest: number }>();
   let oldBlocks = 0;
   const nameOf = createVersionNames(store);
 
@@ -245,17 +255,12 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
     if (!proves) return;
     const version = await nameOf(starknet_version, outcome);
     counter.add({ commitment, version, outcome, blocks: 1, from: height, to: height });
-    if (outcome !== 'verified' || verified.isStored(commitment, version)) return;
-    const key = `${commitment} ${version}`;
-    const before = proofs.get(key) ?? { blocks: 0, lowest: Infinity };
-    const proof = { blocks: before.blocks + 1, lowest: Math.min(before.lowest, height) };
-    proofs.set(key, proof);
-    if (proof.blocks < PROVING_BLOCKS) return;
+    if (outcome !== 'verified') return;
+    verified.storeLowest(height);
+    if (verified.isStored(commitment, version)) return;
     await counter.flush();
     verified.store(commitment, [version]);
-    verified.storeLowest(proof.lowest);
-    proofs.delete(key);
-    log.info({ commitment, version }, 'blocks match: those that do not are refused for good');
+    log.info({ commitment, version }, 'blocks match: those that do not are refused from now on');
   };
   return {
     async holds(commitment, version) {
@@ -293,10 +298,20 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
     },
     async published(blocks) {
       for (const block of blocks) {
-        for (const comparison of unpublished.get(block) ?? []) await count(block, comparison);
+        const comparisons = unpublished.get(block) ?? [];
+        // First: a block that is published again after an error counts once.
         unpublished.delete(block);
+        for (const comparison of comparisons) await count(block, comparison);
       }
       await counter.flushIfDue();
+    },
+    async reverted(from) {
+      await counter.flush();
+      const forgotten = await store.forget(from);
+      if (forgotten.length === 0) return;
+      verified.forget(forgotten);
+      // The lowest verified height is read again.
+      oldBlocks = 0;
     },
     flush: () => counter.flush(),
   };

@@ -29,8 +29,8 @@ export interface IngestDeps {
   readonly subscribeToHeads: SubscribeToHeads | null;
   readonly store: IngestStore;
   readonly publisher: Pick<Publisher, 'publish'>;
-  /** Told of the blocks that were published as accepted. */
-  readonly checks: Pick<CommitmentChecks, 'published'>;
+  /** Told of the blocks that were published. */
+  readonly checks: Pick<CommitmentChecks, 'published' | 'reverted'>;
   readonly standards: Pick<Standards, 'resolve'>;
   /** Called once per round of repairs: the reader has read the log at least up to its end at that moment. */
   readonly createBlockReader: () => ReadPublishedBlock;

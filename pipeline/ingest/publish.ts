@@ -60,7 +60,7 @@ export async function publishAccepted(
  * contracts maps is reverted with each combination, because its rows depend on both.
  */
 export async function publishReverted(
-  deps: PublishDeps,
+  deps: AcceptDeps,
   lease: Lease,
   blocks: readonly RecordedBlock[],
   seq: number,
@@ -83,6 +83,8 @@ export async function publishReverted(
     ),
   );
   await publishBlocks(deps, lease, messages);
+  const lowest = newestFirst.at(-1)?.body.height;
+  if (lowest !== undefined) await deps.checks.reverted(lowest);
   metrics.reverted.inc({ chunk: lease.name }, blocks.length);
 }
 

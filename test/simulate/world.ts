@@ -108,7 +108,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       store: storeOf(own),
       subscribeToHeads: null,
       publisher: kafka.publisher(),
-      checks: { published: async () => {} },
+      checks: { published: async () => {}, reverted: async () => {} },
       standards: createSimStandards(standardOf, own),
       createBlockReader: () => {
         const highs = new Map<number, number>();

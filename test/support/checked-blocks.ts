@@ -1,7 +1,7 @@
 import { createLogger } from '../../infra/log.ts';
 import { createMetrics } from '../../infra/metrics.ts';
 import { withBlockChecks } from '../../pipeline/ingest/block-checks.ts';
-import { PROVING_BLOCKS, createCommitmentChecks } from '../../pipeline/ingest/commitments.ts';
+import { createCommitmentChecks } from '../../pipeline/ingest/commitments.ts';
 import type {
   CheckSettings,
   Commitment,
@@ -33,12 +33,17 @@ export function knownStore(known: readonly `${Commitment} ${string}`[] = []): Kn
     reads: (commitment) => reads.filter((one) => one === commitment).length,
     async held(commitment) {
       reads.push(commitment);
-      return [...stored]
-        .filter(([, blocks]) => blocks === 0 || blocks >= PROVING_BLOCKS)
-        .map(([key]) => key.split(' '))
+      return [...stored.keys()]
+        .map((key) => key.split(' '))
         .flatMap(([kind, version = '', outcome]) =>
           kind === commitment && outcome === 'verified' ? [version] : [],
         );
+    },
+    async forget(from) {
+      const keys = [...stored.keys()].filter((key) => key.endsWith('verified') && (lowest ?? -1) >= from);
+      for (const key of keys) stored.delete(key);
+      if (keys.length > 0) lowest = null;
+      return keys.map((key) => ({ commitment: key.split(' ')[0] ?? '', version: key.split(' ')[1] ?? '' }));
     },
     versions: async () => [...new Set([...stored.keys()].map((key) => key.split(' ')[1] ?? ''))],
     lowest: async () => lowest,
@@ -60,7 +65,7 @@ export interface CheckedOptions extends Partial<Pick<CheckSettings, 'mode' | 'in
   readonly now?: () => number;
 }
 
-type CheckedNode = IngestNode & Pick<CommitmentChecks, 'flush' | 'published'>;
+type CheckedNode = IngestNode & Pick<CommitmentChecks, 'flush' | 'published' | 'reverted'>;
 
 /** A node of these blocks, by height, whose blocks are compared. */
 export async function checkedNode(
@@ -93,7 +98,12 @@ export async function checkedNode(
     log,
   });
   while (reported.length > 0) await node.blockHashAndNumber();
-  return { ...node, flush: () => checks.flush(), published: (published) => checks.published(published) };
+  return {
+    ...node,
+    flush: () => checks.flush(),
+    published: (published) => checks.published(published),
+    reverted: (from) => checks.reverted(from),
+  };
 }
 
 /** What the ingester gets of each block in turn, and publishes: what `of` shows, or the code of the error. */

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 
 import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';
+import { createCommitmentChecks, createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
 import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
 import { createBlockLog } from '../../../pipeline/ingest/reconcile/block-log.ts';
 import { revertOrphan } from '../../../pipeline/ingest/reconcile/revert.ts';
@@ -44,6 +45,7 @@ export function revertCommand(program: Command, log: Logger, say: (line: string)
 async function revert(stores: Stores, orphan: BlockPoint): Promise<string> {
   const { pool, kafka, log, releasers } = stores;
   const metrics = createMetrics('revert');
+  const ingestMetrics = createIngestMetrics(metrics);
   const store = createIngestStore(pool);
   const publisher = kafka.publisher();
   releasers.push('publisher', () => publisher.close());
@@ -52,11 +54,16 @@ async function revert(stores: Stores, orphan: BlockPoint): Promise<string> {
       node: openNode(stores, metrics, { maxConcurrent: 4, checkChain: createChainCheck(store) }),
       store,
       publisher,
-      checks: { published: async () => {} },
+      checks: createCommitmentChecks({
+        store: createCommitmentStore(pool),
+        metrics: ingestMetrics,
+        clock: systemClock,
+        log,
+      }),
       blockLog: createBlockLog(kafka),
       clock: systemClock,
       log,
-      metrics: createIngestMetrics(metrics),
+      metrics: ingestMetrics,
       settings: { leaseMs: LEASE_MS, holder: `tds-revert:${randomUUID().slice(0, 8)}` },
       requestRepairs: (finals) =>
         requestRepairs(pool, finals, `revert ${orphan.height} ${orphan.hash}`, { reread: true }),

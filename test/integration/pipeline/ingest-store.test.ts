@@ -173,4 +173,14 @@ test('counts of comparisons add up, and what was verified is known to hold by ve
       WHERE commitment = 'block_hash' AND starknet_version = '0.14.1' AND outcome = 'verified'`,
   );
   expect(rows.map((row) => Object.values(row).map(Number))).toEqual([[4, 3, 9]]);
+
+  // Few blocks show it, and these were reverted.
+  await counts.add([{ ...count, blocks: 12 }]);
+  expect(await counts.forget(6)).toEqual([]);
+  expect(await counts.forget(5)).toEqual([
+    { commitment: 'block_hash', version: '0.13.4' },
+    { commitment: 'receipts', version: '0.14.1' },
+  ]);
+  expect(await counts.held('block_hash')).toEqual(['0.14.1']);
+  expect(await counts.forget(0)).toEqual([]);
 });

@@ -31,7 +31,12 @@ const lease: Lease = {
 function depsWith(publications: readonly Publication[]) {
   const metrics = createIngestMetrics(new Registry());
   const publisher = { publish: async () => [...publications] };
-  return { clock: systemClock, metrics, publisher, checks: { published: async () => {} } };
+  return {
+    clock: systemClock,
+    metrics,
+    publisher,
+    checks: { published: async () => {}, reverted: async () => {} },
+  };
 }
 
 test.each<[string, Publication[]]>([

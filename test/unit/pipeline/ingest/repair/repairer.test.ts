@@ -41,7 +41,7 @@ async function createTestRepairer({
       ends: never,
       blocksAt: never,
     },
-    checks: { published: async () => {} },
+    checks: { published: async () => {}, reverted: async () => {} },
     standards: { resolve: async () => new Map() },
     publisher: {
       async publish(_topic, messages) {
