@@ -71,10 +71,7 @@ function routeLines(method, path, operation) {
   return [
     `### \`${method.toUpperCase()} ${path}\``,
     '',
-    [operation.summary, operation.description]
-      .filter(Boolean)
-      .map((text) => text.replace(/\.?$/, '.'))
-      .join(' '),
+    `${operation.summary}. ${operation.description}`,
     '',
     `Authentication: ${authOf(operation.security)}. Statuses: ${Object.keys(operation.responses).join(', ')}.`,
     '',
@@ -87,7 +84,9 @@ function statusRows(document) {
   const responses = Object.values(document.paths)
     .flatMap((operations) => Object.values(operations))
     .flatMap((operation) => Object.entries(operation.responses));
-  const meanings = new Map(responses.map(([status, { description }]) => [status, description]));
+  const described = ({ $ref, description }) =>
+    description ?? document.components.responses[$ref.split('/').at(-1)].description;
+  const meanings = new Map(responses.map(([status, response]) => [status, described(response)]));
   return [...meanings].toSorted(([a], [b]) => a - b).map(([status, meaning]) => row(status, meaning));
 }
 

@@ -94,6 +94,7 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
           deprecated: true,
         }),
     }),
+    limits: [`Entries of \`allowed_origins\` and of \`allowed_ips\`: ${LIST_LENGTH}`],
     response: { 201: createdKeyAnswer },
     location: '/api/users/auth/api-keys/',
     async handler({ input: { body }, user, request }) {

@@ -15,6 +15,7 @@ import type { LoginAttempts } from '../limits/login-attempts.ts';
 import type { PasswordChecker } from '../auth/passwords.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { MAX_FAILED } from '../limits/login-attempts.ts';
 import { iso } from '../http/times.ts';
 
 export interface SessionRouteDeps {
@@ -44,6 +45,9 @@ function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }:
       username: textField({ max: 254, description: 'Username or e-mail address' }),
       password: textField({ max: 1024, isTrimmed: false }),
     }),
+    limits: [
+      `Failed log-ins in 60 s: ${MAX_FAILED.user} of a user, ${MAX_FAILED.address} of an address (429)`,
+    ],
     response: { 200: loginAnswer },
     errors: [401],
     async handler({ input: { body }, request, served }) {

@@ -160,6 +160,7 @@ function listRoute({ operator }: OperationRouteDeps): Route {
     description: 'The last 50 operations that a process of `project` has begun; not those of `tds` commands.',
     tag: 'Administration',
     auth: 'admin',
+    limits: ['Operations: the last 50'],
     response: { 200: operationsAnswer },
     handler: async () => ({ status: 200, body: { results: [...(await operator.operations(null))] } }),
   });

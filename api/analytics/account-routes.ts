@@ -14,6 +14,7 @@ import { invalidInput } from '../http/errors.ts';
 import { address } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { figure } from '../http/stated-limits.ts';
 import { iso } from '../http/times.ts';
 
 /** Transfers that are read for one answer: about a second. */
@@ -41,6 +42,7 @@ export function accountStatsRoute({ clickhouseFor }: { readonly clickhouseFor: C
     asOf: true,
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
+    limits: [`Transfers of the account: ${figure(MAX_TRANSFERS)} (400)`],
     response: { 200: accountStatsAnswer },
     async handler({ input: { params }, served, request, asOf }) {
       const account = params.address;

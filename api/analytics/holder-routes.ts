@@ -20,6 +20,7 @@ import { readCovering } from '../http/min-block.ts';
 import { address, limit, text, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
+import { figure } from '../http/stated-limits.ts';
 import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
@@ -65,6 +66,7 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       limit: limit(),
       at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
     }),
+    limits: [`Transfers that are summed for \`at_time\` or \`as_of_block\`: ${figure(MAX_SUMMED)} (400)`],
     response: { 200: tokenHoldersAnswer },
     async handler({ input: { params, query }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request);

@@ -19,6 +19,7 @@ import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput } from '../http/errors.ts';
 import { address, hoursOrDays } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
+import { figure } from '../http/stated-limits.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
@@ -65,6 +66,7 @@ function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
     query: periodsQuery,
+    limits: [`Hours or days: ${figure(MAX_PERIODS)} (400)`],
     response: { 200: tokenStatsAnswer },
     async handler({ input: { params, query }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request);
@@ -101,6 +103,7 @@ function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     auth: 'key',
     asOf: true,
     query: periodsQuery,
+    limits: [`Hours or days: ${figure(MAX_PERIODS)} (400)`],
     response: { 200: chainStatsAnswer },
     async handler({ input: { query }, served, request, asOf }) {
       const clickhouse = clickhouseFor(request);

@@ -15,10 +15,10 @@ import { currentBalance, factsOf, needsRead, refreshPairs, requestOf } from './c
 import type { BalanceDeps, CurrentBalance, FreshBalance, MaxAge } from './current.ts';
 
 /** Chain reads that one answer requests; a repeated call requests the next ones. */
-const MAX_READS = 200;
+export const MAX_READS = 200;
 
 /** Tokens times points of one answer: 200 tokens at 5,000 points and as many again. More is refused, never truncated. */
-const MAX_BALANCES = 2_000_000;
+export const MAX_BALANCES = 2_000_000;
 
 /** A token that an account has a transfer of, with what was read of it from the chain. */
 export interface AccountToken {

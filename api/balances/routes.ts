@@ -18,8 +18,9 @@ import { address, boolean, format, integer, timestamp } from '../http/params.ts'
 import { pricesFor } from '../prices/current.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { readLimit } from '../http/stated-limits.ts';
 import { iso } from '../http/times.ts';
-import { freshAccountBalances } from './account.ts';
+import { freshAccountBalances, MAX_READS } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
 import type { FreshBalance, MaxAge } from './current.ts';
 import { balanceHistory } from './history.ts';
@@ -104,6 +105,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
       force_refresh: z.boolean().optional(),
       max_age: integerField({ min: 0, max: MAX_SECONDS }).optional(),
     }),
+    limits: [`Pairs: ${MAX_PAIRS}`],
     response: { 200: balancesAnswer },
     async handler({ input: { body }, served, request, asOf }) {
       refuseRefresh(body, asOf);
@@ -162,6 +164,7 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
       force_refresh: forceRefresh.optional(),
       max_age: maxAge.optional(),
     }),
+    limits: [readLimit('account'), `Balances that a call reads from the chain: ${MAX_READS}`],
     response: { 200: accountBalancesAnswer },
     async handler({ input: { query }, served, request, asOf }) {
       refuseRefresh(query, asOf);

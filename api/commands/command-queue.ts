@@ -17,7 +17,7 @@ export interface CommandLimits {
  * 16 in flight a user loses little throughput, as the projection decides what one fetch returns in one transaction (16 callers:
  * 142 a second, 118 with eight in flight).
  */
-const LIMITS: CommandLimits = { inFlight: 48, inFlightPerUser: 16, maxWaiting: 2000 };
+export const COMMAND_LIMITS: CommandLimits = { inFlight: 48, inFlightPerUser: 16, maxWaiting: 2000 };
 
 /** The share of its time that a command waits to be published; the rest is for its decision. */
 const PATIENCE = 0.8;
@@ -35,7 +35,7 @@ export function limitCommands(
   commands: Pick<CommandBus, 'submit'>,
   { timeoutMs, ...limits }: { readonly timeoutMs: number } & Partial<CommandLimits>,
 ): CommandsFor {
-  const takePlace = createCommandQueue({ ...LIMITS, ...limits });
+  const takePlace = createCommandQueue({ ...COMMAND_LIMITS, ...limits });
   return ({ caller, signal }) => ({
     async submit(command) {
       const deadline = performance.now() + timeoutMs;

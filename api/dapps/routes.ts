@@ -165,6 +165,7 @@ function discoverRoute({ pool }: DappRouteDeps): Route {
       '`featured` are sorted by daily users, then transactions, then rating, then reviews.',
     ].join(' '),
     query: z.object({ network }),
+    limits: [`DApps of each list: ${MAX_DISCOVERED}`],
     response: { 200: discoverAnswer },
     async handler({ input: { query }, served }) {
       const schema = served.schema('catalogue');

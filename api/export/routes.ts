@@ -10,6 +10,7 @@ import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput, notFound, refuseParameters } from '../http/errors.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { readLimit } from '../http/stated-limits.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import type { TransferSearch } from '../transfers/filters.ts';
 import { codingOf, exportBody } from './body.ts';
@@ -66,6 +67,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     asOf: 'Use `to_block`.',
     params: exportParams,
     query: exportQuery,
+    limits: [readLimit('export'), 'Seconds until a client that takes nothing is disconnected: 60'],
     response: {
       200: new StreamedAnswer({
         [mediaTypes.csv]: 'A line of names, then a line for each transfer',

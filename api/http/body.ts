@@ -8,7 +8,7 @@ import type { BodyIntake } from './body-intake.ts';
 import { HttpError } from './errors.ts';
 
 /** Limit of a request body in bytes after decompression, unless the route declares another. */
-const DEFAULT_BODY_BYTES = 1_048_576;
+export const DEFAULT_BODY_BYTES = 1_048_576;
 
 const statusOf = (error: unknown): number =>
   error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 400;

@@ -6,6 +6,7 @@ import { errorBody, revertedBlockBody } from '../../schemas/api/common.ts';
 import { minBlockHeader } from './min-block.ts';
 import { SESSION_AS_KEY, StreamedAnswer, acceptsSessionAsKey } from './route.ts';
 import type { Auth, Responses, Route } from './route.ts';
+import { commonLimits, statedLimits } from './stated-limits.ts';
 
 /** Version of the API contract; also sent as `X-API-Version`. */
 export const API_VERSION = '1.0.0';
@@ -21,23 +22,46 @@ const security: Readonly<Record<Auth, Record<string, string[]>[]>> = {
 /** `SESSION_AS_KEY` with the token of the session. */
 const keyOrNamedSession = [{ ApiKey: [] }, { ApiKey: [], Bearer: [] }];
 
+/** Declared once: every response refers to it. */
+const sharedHeader = (schema: z.ZodType<string | undefined>, id: string, description?: string) =>
+  schema.meta({ header: { id, ...(description === undefined ? {} : { description }) } });
+
 const headers = z.object({
-  'X-Request-Id': z.string(),
-  'X-API-Version': z.string(),
-  'X-Indexed-Block': z.string().optional().meta({
-    description:
-      'With `as_of_block`, that height. Otherwise the highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block',
-  }),
-  'RateLimit-Policy': z.string().optional().meta({
-    description: "The caller's limit: `q` calls in `w` seconds; absent without a limit",
-  }),
-  RateLimit: z.string().optional().meta({
-    description: '`r` calls left; the oldest counted call expires in `t` seconds',
-  }),
+  'X-Request-Id': sharedHeader(z.string(), 'X-Request-Id'),
+  'X-API-Version': sharedHeader(z.string(), 'X-API-Version'),
+  'X-Indexed-Block': sharedHeader(
+    z.string().optional(),
+    'X-Indexed-Block',
+    'With `as_of_block`, that height. Otherwise the highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block',
+  ),
+  'RateLimit-Policy': sharedHeader(
+    z.string().optional(),
+    'RateLimit-Policy',
+    "The caller's limit: `q` calls in `w` seconds; absent without a limit",
+  ),
+  RateLimit: sharedHeader(
+    z.string().optional(),
+    'RateLimit',
+    '`r` calls left; the oldest counted call expires in `t` seconds',
+  ),
 });
 
 const createdHeaders = headers.extend({
-  Location: z.string().meta({ description: 'Path of the created resource, or of the list that contains it' }),
+  Location: sharedHeader(
+    z.string(),
+    'Location',
+    'Path of the created resource, or of the list that contains it',
+  ),
+});
+
+/** Statuses of errors that may say when to try again. */
+const RETRYABLE: ReadonlySet<number> = new Set([403, 429, 503]);
+const retryableHeaders = headers.extend({
+  'Retry-After': sharedHeader(
+    z.string().optional(),
+    'Retry-After',
+    'Seconds after which to try again; absent where that would not help',
+  ),
 });
 
 const idempotencyKey = z.object({
@@ -66,8 +90,10 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
     info: {
       title: 'Token data service',
       version: API_VERSION,
-      description:
+      description: [
         'Every path works with and without its trailing slash. An empty query parameter counts as absent, the last value of a repeated one is used, and unknown ones are ignored.',
+        commonLimits(),
+      ].join(' '),
     },
     servers: [{ url: '/' }],
     paths,
@@ -88,14 +114,7 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
 }
 
 function describeRoute(route: Route): ZodOpenApiOperationObject {
-  const errors = errorStatuses(route).map((status) => [
-    status,
-    {
-      description: statusDescriptions[status] ?? 'Error',
-      headers,
-      content: { 'application/json': { schema: errorSchema(route, status) } },
-    },
-  ]);
+  const errors = errorStatuses(route).map((status) => [status, errorResponse(route, status)]);
   const answers = Object.entries(route.response).map(([status, schema]) => [
     status,
     {
@@ -129,10 +148,9 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
 }
 
 /** A 409 as of a block has a body of its own; a route may have others. */
-function errorSchema({ asOf, method, errors }: Route, status: number): z.ZodType {
-  if (status !== 409 || asOf !== true) return errorBody;
-  const hasOthers = method !== 'GET' || errors.includes(409);
-  return hasOthers ? z.union([revertedBlockBody, errorBody]) : revertedBlockBody;
+function errorResponse({ asOf, method, errors }: Route, status: number): ZodOpenApiResponseObject {
+  if (status !== 409 || asOf !== true) return errorResponses[status] ?? describeError(status);
+  return method !== 'GET' || errors.includes(409) ? conflictOrRevertedBlock : revertedBlock;
 }
 
 function contentOf(
@@ -156,16 +174,17 @@ function contentOf(
 /** An absent body is parsed as `{}`. */
 const isBodyRequired = (body: z.ZodType): boolean => !body.safeParse({}).success;
 
-function descriptionOf({ auth, description, asOf, sessionCallsPerMinute: calls }: Route): {
-  description?: string;
-} {
+function descriptionOf(route: Route): { description?: string } {
+  const { auth, description, asOf } = route;
   const sentences = [
     auth === 'admin' ? 'For admins only (`tds users add --admin`).' : [],
     description ?? [],
     typeof asOf === 'string' ? `\`as_of_block\` is rejected: ${asOf}` : [],
-    calls === undefined ? [] : `At most ${calls} calls a minute with a session.`,
   ].flat();
-  return sentences.length === 0 ? {} : { description: sentences.join(' ') };
+  const limits = statedLimits(route);
+  const list = limits.length === 0 ? [] : ['**Limits**', limits.map((limit) => `- ${limit}`).join('\n')];
+  const paragraphs = [...(sentences.length === 0 ? [] : [sentences.join(' ')]), ...list];
+  return paragraphs.length === 0 ? {} : { description: paragraphs.join('\n\n') };
 }
 
 const statusDescriptions: Readonly<Record<number, string>> = {
@@ -189,6 +208,28 @@ const statusDescriptions: Readonly<Record<number, string>> = {
   500: 'Server error',
   503: 'Unavailable; retry after `Retry-After` seconds',
 };
+
+function describeError(
+  status: number,
+  { id = `Error${status}`, schema = errorBody }: { id?: string; schema?: z.ZodType } = {},
+): ZodOpenApiResponseObject {
+  return {
+    id,
+    description: statusDescriptions[status] ?? 'Error',
+    headers: RETRYABLE.has(status) ? retryableHeaders : headers,
+    content: { 'application/json': { schema } },
+  };
+}
+
+/** Declared once: every operation refers to them. */
+const errorResponses: Readonly<Record<number, ZodOpenApiResponseObject>> = Object.fromEntries(
+  Object.keys(statusDescriptions).map((status) => [status, describeError(Number(status))]),
+);
+const revertedBlock = describeError(409, { id: 'Error409RevertedBlock', schema: revertedBlockBody });
+const conflictOrRevertedBlock = describeError(409, {
+  id: 'Error409OrRevertedBlock',
+  schema: z.union([revertedBlockBody, errorBody]),
+});
 
 /** Statuses of the errors that every route of this kind may answer, and the route's own. */
 function errorStatuses({

@@ -176,6 +176,8 @@ interface Declaration<
   readonly addressCallsPerMinute?: number;
   /** Limit of the request body in bytes. */
   readonly bodyBytes?: number;
+  /** Limits that do not follow from the declaration: what is limited, a colon, and how far (`statedLimits`). */
+  readonly limits?: readonly string[];
   /** Error bodies repeat `detail` as `error`. */
   readonly hasErrorText?: true;
   /** Statuses of errors besides those that follow from the declaration. */
@@ -216,6 +218,7 @@ export interface Route {
   readonly sessionCallsPerMinute: number | undefined;
   readonly addressCallsPerMinute: number | undefined;
   readonly bodyBytes: number | undefined;
+  readonly limits: readonly string[];
   readonly hasErrorText: boolean;
   /** Successes have `success: true`; errors of the route then have `success: false`. */
   readonly hasSuccessFlag: boolean;
@@ -296,6 +299,7 @@ export function defineRoute<
     sessionCallsPerMinute: declaration.sessionCallsPerMinute,
     addressCallsPerMinute: declaration.addressCallsPerMinute,
     bodyBytes: declaration.bodyBytes,
+    limits: declaration.limits ?? [],
     hasErrorText: declaration.hasErrorText === true,
     hasSuccessFlag: Object.values(response).some(
       (schema) => schema instanceof z.ZodObject && 'success' in schema.shape,

@@ -19,7 +19,8 @@ export interface LoginAttempts {
 
 /** Window of failed log-ins. A user's limit counts all addresses, so that an attacker gains nothing from many. */
 const LOGIN_WINDOW_MS = 60_000;
-const limitOf = (name: string): number => (name.startsWith('ip:') ? 30 : 10);
+export const MAX_FAILED = { user: 10, address: 30 };
+const limitOf = (name: string): number => MAX_FAILED[name.startsWith('ip:') ? 'address' : 'user'];
 
 /** An attempt that was never ended (its process died) expires. Longer than any attempt. */
 const ATTEMPT_TTL_MS = 30_000;

@@ -9,6 +9,8 @@ import { boundaries } from '../http/intervals.ts';
 import { address, format, interval, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { MAX_BALANCES } from '../balances/account.ts';
+import { readLimit, figure } from '../http/stated-limits.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 import { createTotals, decimalsOfToken } from './holdings.ts';
 import type { Holding } from './holdings.ts';
@@ -42,6 +44,7 @@ function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
       at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
     }),
     asOf: true,
+    limits: [readLimit('account')],
     response: { 200: portfolioAnswer },
     async handler({ input: { query }, served, request, asOf }) {
       const { account_address: account, at_time: atTime } = query;
@@ -92,6 +95,11 @@ function historyRoute({ reading }: PortfolioRouteDeps): Route {
     }),
     hasCsv: true,
     asOf: true,
+    limits: [
+      readLimit('account'),
+      `Points: ${figure(MAX_POINTS)}`,
+      `Tokens times points: ${figure(MAX_BALANCES)} (400)`,
+    ],
     response: { 200: portfolioHistoryAnswer },
     async handler({ input: { query }, served, request, asOf }) {
       const deps = reading(served, { request, asOf }, 'account');

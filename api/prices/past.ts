@@ -10,6 +10,7 @@ import { bucketStart, nextBucketStart } from '../http/intervals.ts';
 import { address, format, interval, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { figure } from '../http/stated-limits.ts';
 import { iso } from '../http/times.ts';
 
 export interface PastPriceDeps {
@@ -72,6 +73,7 @@ function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
       format: format(),
     }),
     hasCsv: true,
+    limits: [`Buckets: ${figure(MAX_BUCKETS)}`],
     response: { 200: priceHistoryAnswer },
     async handler({ input: { query }, served, request }) {
       const { token_address: token, start_time: start, end_time: end = new Date(now()) } = query;

@@ -120,6 +120,7 @@ function pricesRoute(latest: LatestPrices): Route {
     auth: 'key',
     asOf: BY_TIME,
     body: z.object({ token_addresses: z.array(z.string()).min(1).max(MAX_TOKENS) }),
+    limits: [`Tokens: ${MAX_TOKENS}`],
     response: { 200: pricesAnswer },
     async handler({ input: { body }, served }) {
       const tokens = body.token_addresses.map((text) => {

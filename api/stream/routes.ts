@@ -90,6 +90,10 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     auth: 'key',
     asOf: 'A stream goes on with the chain; `from` says where it begins.',
     query: streamQuery,
+    limits: [
+      'Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)',
+      'Seconds until a client that takes nothing is disconnected: 20',
+    ],
     response: {
       200: new StreamedAnswer({
         'text/event-stream': 'Events with `id` (the cursor), `event` (the type) and `data` (JSON)',

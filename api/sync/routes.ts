@@ -9,6 +9,7 @@ import { HttpError, invalidInput, notFound, unavailable } from '../http/errors.t
 import { integerField, textField } from '../http/fields.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { figure } from '../http/stated-limits.ts';
 import { parseInput } from '../http/validation.ts';
 import { iso } from '../http/times.ts';
 import { checkSignature } from './signature.ts';
@@ -109,6 +110,7 @@ function writeRoute({ pool, commandsFor, sealing, syncCallsPerMinute }: SyncRout
       auth_key: sentKey,
     }),
     bodyBytes: BODY_BYTES,
+    limits: [`Bytes of the blob: ${figure(BLOB_BYTES)} (413)`],
     response: { 200: syncStoredAnswer },
     errors: [403],
     async handler({ input: { params, body }, served, signedCall, request }) {

@@ -16,6 +16,7 @@ import { HttpError, notFound } from '../http/errors.ts';
 import { hash, integer } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { readLimit } from '../http/stated-limits.ts';
 import type { EventTrees } from './event-trees.ts';
 import { withEvents } from './indexed-events.ts';
 import { isoSeconds, presentTransfer, statusOf } from './present.ts';
@@ -55,6 +56,7 @@ export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRo
         description: '`event_index` of the transfer as `/api/transfers/` shows it',
       }),
     }),
+    limits: [readLimit('proof')],
     response: { 200: proofAnswer },
     errors: [404, 409, 503],
     async handler({ input: { query }, served, request, asOf }) {

@@ -13,13 +13,14 @@ import { notFound } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { figure, readLimit } from '../http/stated-limits.ts';
 import { createEventTrees } from './event-trees.ts';
 import { eventsRoute } from './events.ts';
 import { allowedFilters, searchOf, transfersQuery } from './filters.ts';
 import { listTransfers } from './list.ts';
 import { presentTraced, presentTransfer } from './present.ts';
 import { proofRoute } from './proof.ts';
-import { traceTransfers } from './trace.ts';
+import { traceTransfers, MAX_TRANSFERS, MAX_TRANSFERS_PER_ACCOUNT } from './trace.ts';
 
 export interface TransferRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
@@ -112,6 +113,11 @@ function traceRoute(
       token: address('Contract of the token'),
       skip_zero: boolean('Do not follow the zero address').optional(),
     }),
+    limits: [
+      readLimit('trace'),
+      `Transfers of an account that are followed: the newest ${figure(MAX_TRANSFERS_PER_ACCOUNT)}`,
+      `Transfers of an answer: ${figure(MAX_TRANSFERS)} (503)`,
+    ],
     response: { 200: traceAnswer },
     errors: [404, 503],
     async handler({ input: { query }, served, request, asOf }) {

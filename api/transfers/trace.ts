@@ -11,13 +11,13 @@ import type { HttpError } from '../http/errors.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 /** Transfers followed per counterparty, newest first. */
-const MAX_TRANSFERS_PER_ACCOUNT = 10_000;
+export const MAX_TRANSFERS_PER_ACCOUNT = 10_000;
 /** Accounts in one statement: the list is a query parameter, and a request line holds one megabyte. */
 const ACCOUNTS_PER_READ = 1000;
 /** Up to this many transfers, reading the whole token once is cheaper: each read by accounts scans granules per account. */
 const MAX_TRANSFERS_OF_WHOLE_TOKEN = 100_000;
 /** Bounds the memory of one answer. */
-const MAX_TRANSFERS = 400_000;
+export const MAX_TRANSFERS = 400_000;
 /** The same query would take as long again. */
 const RETRY_AFTER_SECONDS = 60;
 

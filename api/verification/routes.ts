@@ -27,7 +27,6 @@ export function publicVerificationRoute({ operator }: PublicVerificationDeps): R
     description: [
       'The indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance',
       `changes sum to zero, and the last verification and rebuild. The answer may be ${MAX_AGE_SECONDS} seconds old.`,
-      `At most ${CALLS_PER_MINUTE} calls a minute from one address.`,
     ].join(' '),
     tag: 'Verification',
     auth: 'none',

@@ -29,6 +29,7 @@ import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidInput, invalidPage, notFound } from '../http/errors.ts';
 import { hoursOrDays, limit, page, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
+import { figure } from '../http/stated-limits.ts';
 import type { CallerUser, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { iso } from '../http/times.ts';
@@ -129,6 +130,7 @@ function statsRoute({ pool, now }: DeliveryRouteDeps): Route {
     ].join(' '),
     params: webhookParams,
     query: hoursOrDays(DEFAULT_STEPS),
+    limits: [`Deliveries that are counted: the newest ${figure(MAX_COUNTED)}`],
     response: { 200: webhookStatsAnswer },
     async handler({ input: { params, query }, user, served }) {
       const { id } = await ownWebhook(pool, served, user, params.id);
@@ -202,6 +204,7 @@ function retryFailedRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): 
       end_time: timestamp('ISO 8601, inclusive, UTC by default'),
       after: z.uuid().optional().meta({ description: 'The last of the `retried` of the previous response' }),
     }),
+    limits: [`Deliveries of a call: ${MAX_RETRIED}`],
     response: { 202: retriedDeliveriesAnswer },
     async handler({ input: { params, body }, user, served, request }) {
       const webhook = await ownWebhook(pool, served, user, params.id);

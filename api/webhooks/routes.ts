@@ -25,6 +25,8 @@ import type { CommandsFor } from '../commands/command-queue.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { MAX_SUBSCRIPTIONS } from '../../schemas/messages/commands.ts';
+import { figure } from '../http/stated-limits.ts';
 import { iso } from '../http/times.ts';
 import { changedWebhook, createdWebhook, rotation, webhookParams } from './fields.ts';
 import { presentWebhook } from './present.ts';
@@ -100,6 +102,10 @@ function createRoute(deps: WebhookRouteDeps): Route {
     ].join(' '),
     isIdempotent: true,
     body: createdWebhook,
+    limits: [
+      `Webhooks of a user: ${MAX_WEBHOOKS}`,
+      `Subscriptions of a webhook: ${figure(MAX_SUBSCRIPTIONS)}`,
+    ],
     response: { 201: createdWebhookAnswer },
     location: webhookPath,
     async handler({ input: { body }, user, served, request }) {
@@ -171,6 +177,7 @@ function changeRoute(deps: WebhookRouteDeps): Route {
     isIdempotent: true,
     params: webhookParams,
     body: changedWebhook,
+    limits: [`Subscriptions of a webhook: ${figure(MAX_SUBSCRIPTIONS)}`],
     response: { 200: webhookAnswer },
     async handler({ input, user, served, request }) {
       const { params, body } = input;

@@ -22,8 +22,10 @@ export async function openApiChecker(world: Pick<ApiWorld, 'call'>): Promise<Com
       .toSorted((a, b) => a.path.split('{').length - b.path.split('{').length)[0];
     const operation = known && document.paths[known.path][method.toLowerCase()];
     if (operation === undefined) return [`${method} ${bare} is not described`];
-    const response = operation.responses[answer.status];
-    if (response === undefined) return [`${method} ${bare}: ${answer.status} is not described`];
+    const declared = operation.responses[answer.status];
+    if (declared === undefined) return [`${method} ${bare}: ${answer.status} is not described`];
+    const shared = declared.$ref?.split('/').at(-1);
+    const response = shared === undefined ? declared : document.components.responses[shared];
     const media = answer.headers.get('content-type')?.split(';')[0] ?? '';
     if (media !== 'application/json' && response.content?.[media] !== undefined) return [];
     const content = response.content?.['application/json'];
@@ -33,7 +35,11 @@ export async function openApiChecker(world: Pick<ApiWorld, 'call'>): Promise<Com
     );
     if (answer.status === 201 && !isFound) return [`201 of what is to be found at "${location}"`];
     if (content === undefined) return answer.text === '' ? [] : [`${answer.status} has a body`];
-    const pointer = ['paths', known?.path, method.toLowerCase(), 'responses', String(answer.status)]
+    const at =
+      shared === undefined
+        ? ['paths', known?.path, method.toLowerCase(), 'responses', String(answer.status)]
+        : ['components', 'responses', shared];
+    const pointer = at
       .concat(['content', 'application/json', 'schema'])
       .map((part) =>
         String(part)

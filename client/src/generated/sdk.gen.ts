@@ -62,6 +62,11 @@ export class Operations extends HeyApiClient {
      * Log in
      *
      * Creates a session. Failed log-ins are limited per address and per user (429).
+     *
+     * **Limits**
+     *
+     * - Bytes of the body: 1,048,576 (413)
+     * - Failed log-ins in 60 s: 10 of a user, 30 of an address (429)
      */
     public logIn<ThrowOnError extends boolean = true>(options: Options<LogInData, ThrowOnError>): RequestResult<LogInResponses, LogInErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<LogInResponses, LogInErrors, ThrowOnError, 'data'>({
@@ -79,6 +84,10 @@ export class Operations extends HeyApiClient {
      * End the session
      *
      * The token is rejected from then on. Other sessions of the user go on.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public logOut<ThrowOnError extends boolean = true>(options?: Options<LogOutData, ThrowOnError>): RequestResult<LogOutResponses, LogOutErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).post<LogOutResponses, LogOutErrors, ThrowOnError, 'data'>({
@@ -93,6 +102,12 @@ export class Operations extends HeyApiClient {
      * Create an API key
      *
      * With an `Idempotency-Key` header, a retry within 48 hours returns the same key.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
+     * - Entries of `allowed_origins` and of `allowed_ips`: 100
      */
     public createApiKey<ThrowOnError extends boolean = true>(options: Options<CreateApiKeyData, ThrowOnError>): RequestResult<CreateApiKeyResponses, CreateApiKeyErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<CreateApiKeyResponses, CreateApiKeyErrors, ThrowOnError, 'data'>({
@@ -111,6 +126,10 @@ export class Operations extends HeyApiClient {
      * List the caller's API keys
      *
      * The keys themselves are never shown again.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public listApiKeys<ThrowOnError extends boolean = true>(options?: Options<ListApiKeysData, ThrowOnError>): RequestResult<ListApiKeysResponses, ListApiKeysErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListApiKeysResponses, ListApiKeysErrors, ThrowOnError, 'data'>({
@@ -125,6 +144,11 @@ export class Operations extends HeyApiClient {
      * Delete an API key
      *
      * From then on, requests with the key return 401.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
      */
     public deleteApiKey<ThrowOnError extends boolean = true>(options: Options<DeleteApiKeyData, ThrowOnError>): RequestResult<DeleteApiKeyResponses, DeleteApiKeyErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<DeleteApiKeyResponses, DeleteApiKeyErrors, ThrowOnError, 'data'>({
@@ -143,6 +167,10 @@ export class Operations extends HeyApiClient {
      * Get an API key with its restrictions
      *
      * One of the caller's, without the key itself; 404 for any other.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getApiKey<ThrowOnError extends boolean = true>(options: Options<GetApiKeyData, ThrowOnError>): RequestResult<GetApiKeyResponses, GetApiKeyErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetApiKeyResponses, GetApiKeyErrors, ThrowOnError, 'data'>({
@@ -157,6 +185,11 @@ export class Operations extends HeyApiClient {
      * Change the name and restrictions of an API key
      *
      * Fields that are left out keep their value. Calls are checked by the new values from then on; streams that are open go on until the key expires or is deleted.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
      */
     public updateApiKey<ThrowOnError extends boolean = true>(options: Options<UpdateApiKeyData, ThrowOnError>): RequestResult<UpdateApiKeyResponses, UpdateApiKeyErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).patch<UpdateApiKeyResponses, UpdateApiKeyErrors, ThrowOnError, 'data'>({
@@ -175,6 +208,10 @@ export class Operations extends HeyApiClient {
      * Count the calls of an API key per hour
      *
      * Returns hours in UTC, oldest first; hours without a call are left out. Updated every few seconds.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getApiKeyUsage<ThrowOnError extends boolean = true>(options: Options<GetApiKeyUsageData, ThrowOnError>): RequestResult<GetApiKeyUsageResponses, GetApiKeyUsageErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetApiKeyUsageResponses, GetApiKeyUsageErrors, ThrowOnError, 'data'>({
@@ -189,6 +226,13 @@ export class Operations extends HeyApiClient {
      * List transfers
      *
      * Newest first, sorted by block, position of the event and item of a batch. Filters combine with AND. At least one of `account`, `account_address`, `from_account`, `from_address`, `to_account`, `to_address`, `token`, `token_address`, `block`, `txhash`, `search` is required; a request without one returns 400, and `allowed_filters` lists them. Height and time bounds narrow the list but do not count as filters. `page` reaches row 1,000,000; `cursor` has no limit. `count` is exact for a single token or account, and otherwise up to 100,000; above that it is an estimate, and `count_is_estimate` is true.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listTransfers<ThrowOnError extends boolean = true>(options?: Options<ListTransfersData, ThrowOnError>): RequestResult<ListTransfersResponses, ListTransfersErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListTransfersResponses, ListTransfersErrors, ThrowOnError, 'data'>({
@@ -203,6 +247,12 @@ export class Operations extends HeyApiClient {
      * Prove a transfer
      *
      * The raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does. That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`, `transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code `unverifiable` if the commitment or the hash of the block cannot be recomputed, as before Starknet 0.13.2.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests of a key that read at a time: 1, of a user 2; others wait, up to 10 s (503)
      */
     public getTransferProof<ThrowOnError extends boolean = true>(options: Options<GetTransferProofData, ThrowOnError>): RequestResult<GetTransferProofResponses, GetTransferProofErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTransferProofResponses, GetTransferProofErrors, ThrowOnError, 'data'>({
@@ -217,6 +267,13 @@ export class Operations extends HeyApiClient {
      * List the events of a block or a transaction
      *
      * All events, also those that are no transfers, in the order of the block, with keys and data as the chain has them. Exactly one of `block` and `txhash` is required. A transaction is found by its transfers: one without any returns 404. Returns 409 with code `events_not_kept` for a block before Starknet 0.13.2, or whose header is not known: only its transfers are indexed.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listEvents<ThrowOnError extends boolean = true>(options?: Options<ListEventsData, ThrowOnError>): RequestResult<ListEventsResponses, ListEventsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListEventsResponses, ListEventsErrors, ThrowOnError, 'data'>({
@@ -231,6 +288,14 @@ export class Operations extends HeyApiClient {
      * Trace transfers
      *
      * Follows the transfers of the token from the account to its counterparties and on, breadth first, until no new account is found, and returns them sorted by block and `event_index`. Follows the newest 10,000 transfers of each account. The zero address is followed like any other, unless `skip_zero=true`. A trace that takes too long returns 503; it is never truncated.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests of a key that read at a time: 1, of a user 2; others wait, up to 25 s (503)
+     * - Transfers of an account that are followed: the newest 10,000
+     * - Transfers of an answer: 400,000 (503)
      */
     public traceTransfers<ThrowOnError extends boolean = true>(options: Options<TraceTransfersData, ThrowOnError>): RequestResult<TraceTransfersResponses, TraceTransfersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<TraceTransfersResponses, TraceTransfersErrors, ThrowOnError, 'data'>({
@@ -245,6 +310,14 @@ export class Operations extends HeyApiClient {
      * Follow transfers live
      *
      * Sends the transfers that match all filters in the order of the chain, first those of the past from `from` on, then new ones as they are indexed. Types of message: `transfer`; `block`, after the last transfer of every block; `undo`, when blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after `limit` messages or when no more are there; the `cursor` of its last line is the next `from`. `as_of_block` is rejected: A stream goes on with the chain; `from` says where it begins.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 10,000, by default 1,000
+     * - Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)
+     * - Seconds until a client that takes nothing is disconnected: 20
      */
     public streamTransfers<ThrowOnError extends boolean = true>(options?: Options<StreamTransfersData, ThrowOnError>): RequestResult<StreamTransfersResponses, StreamTransfersErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<StreamTransfersResponses, StreamTransfersErrors, ThrowOnError, 'data'>({
@@ -259,6 +332,13 @@ export class Operations extends HeyApiClient {
      * Export transfers
      *
      * All transfers that match the filters, in one file, lowest block first, then by position of the event and item of a batch. At least one of `token`, `account`, `from_account`, `to_account` is required, or a range: `from_block` and `to_block`, or `start_time` and `end_time`. The file is that of the chain whose newest block is in `X-Export-Block` and `X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip where `Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`; `/api/export/{id}.json` has the same, with the id in `X-Export-Id`. If the export cannot be finished, the connection breaks. One export of a user runs at a time. `as_of_block` is rejected: Use `to_block`.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests of a key that read at a time: 1, of a user 1; others wait, up to 10 s (503)
+     * - Seconds until a client that takes nothing is disconnected: 60
      */
     public exportTransfers<ThrowOnError extends boolean = true>(options: Options<ExportTransfersData, ThrowOnError>): RequestResult<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'>({
@@ -273,6 +353,11 @@ export class Operations extends HeyApiClient {
      * Get the state of an export
      *
      * Of an export of the same user in the last hour. `complete` is false while it is sent, and remains so if it broke off.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getExport<ThrowOnError extends boolean = true>(options: Options<GetExportData, ThrowOnError>): RequestResult<GetExportResponses, GetExportErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetExportResponses, GetExportErrors, ThrowOnError, 'data'>({
@@ -287,6 +372,11 @@ export class Operations extends HeyApiClient {
      * List the files of all transfers
      *
      * Parquet files with the columns of an export, one for every range of heights accepted on L1. A listed file never changes. 404 where the operator has built none.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getExportManifest<ThrowOnError extends boolean = true>(options?: Options<GetExportManifestData, ThrowOnError>): RequestResult<GetExportManifestResponses, GetExportManifestErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetExportManifestResponses, GetExportManifestErrors, ThrowOnError, 'data'>({
@@ -301,6 +391,11 @@ export class Operations extends HeyApiClient {
      * Get a file of the manifest
      *
      * Takes a `Range` of bytes, so that a reader of Parquet fetches only what it needs.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getExportFile<ThrowOnError extends boolean = true>(options: Options<GetExportFileData, ThrowOnError>): RequestResult<GetExportFileResponses, GetExportFileErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetExportFileResponses, GetExportFileErrors, ThrowOnError, 'data'>({
@@ -314,7 +409,12 @@ export class Operations extends HeyApiClient {
     /**
      * Balance of one token of an account
      *
-     * Returns the last balance read from the chain plus the transfers indexed since. A balance that was read longer than `max_age` ago is read again; if the node does not answer within 8 s, the last known balance is returned with `stale`. At most 30 calls a minute with a session.
+     * Returns the last balance read from the chain plus the transfers indexed since. A balance that was read longer than `max_age` ago is read again; if the node does not answer within 8 s, the last known balance is returned with `stale`.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - Calls of a user by session in a minute: 30 (429)
      */
     public getBalance<ThrowOnError extends boolean = true>(options: Options<GetBalanceData, ThrowOnError>): RequestResult<GetBalanceResponses, GetBalanceErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBalanceResponses, GetBalanceErrors, ThrowOnError, 'data'>({
@@ -328,7 +428,14 @@ export class Operations extends HeyApiClient {
     /**
      * Balances of up to 20 pairs
      *
-     * `data` lists the known balances in request order; `errors` lists the pairs that failed, or is null if all succeeded. At most 10 calls a minute with a session.
+     * `data` lists the known balances in request order; `errors` lists the pairs that failed, or is null if all succeeded.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - Calls of a user by session in a minute: 10 (429)
+     * - Bytes of the body: 1,048,576 (413)
+     * - Pairs: 20
      */
     public getBalances<ThrowOnError extends boolean = true>(options: Options<GetBalancesData, ThrowOnError>): RequestResult<GetBalancesResponses, GetBalancesErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<GetBalancesResponses, GetBalancesErrors, ThrowOnError, 'data'>({
@@ -346,7 +453,14 @@ export class Operations extends HeyApiClient {
     /**
      * Balances of all tokens of an account
      *
-     * Lists every token with an indexed transfer of the account, including zero balances and NFT contracts; the list is empty for an account that is not indexed. Balances that were read longer than `max_age` ago are read from the chain again: after the response, or before it with `force_refresh`. A call reads at most 200 balances, least recently read first. With `force_refresh`, the others are marked `stale`; repeat the call to read the next 200. At most 10 calls a minute with a session.
+     * Lists every token with an indexed transfer of the account, including zero balances and NFT contracts; the list is empty for an account that is not indexed. Balances that were read longer than `max_age` ago are read from the chain again: after the response, or before it with `force_refresh`. A call reads at most 200 balances, least recently read first. With `force_refresh`, the others are marked `stale`; repeat the call to read the next 200.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - Calls of a user by session in a minute: 10 (429)
+     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Balances that a call reads from the chain: 200
      */
     public getAccountBalances<ThrowOnError extends boolean = true>(options: Options<GetAccountBalancesData, ThrowOnError>): RequestResult<GetAccountBalancesResponses, GetAccountBalancesErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetAccountBalancesResponses, GetAccountBalancesErrors, ThrowOnError, 'data'>({
@@ -361,6 +475,11 @@ export class Operations extends HeyApiClient {
      * Balance of a pair after each of its transfers
      *
      * Returns one row per transfer of the pair, oldest first, with the balance right after it, computed backward from a balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known, and `complete_from` is that time.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getBalanceHistory<ThrowOnError extends boolean = true>(options: Options<GetBalanceHistoryData, ThrowOnError>): RequestResult<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'>({
@@ -375,6 +494,12 @@ export class Operations extends HeyApiClient {
      * List the holdings of an account and their value
      *
      * Uses the balances after the newest block at or before `at_time`, and the newest price of each token at or before it. Sorted by value, largest first; holdings without a price come last. Unknown balances are left out, and read from the chain after the response.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
      */
     public getPortfolio<ThrowOnError extends boolean = true>(options: Options<GetPortfolioData, ThrowOnError>): RequestResult<GetPortfolioResponses, GetPortfolioErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPortfolioResponses, GetPortfolioErrors, ThrowOnError, 'data'>({
@@ -389,6 +514,14 @@ export class Operations extends HeyApiClient {
      * Get the value of an account over time
      *
      * Returns one point at the start of each hour, day, week or month (UTC; weeks begin on Monday) between the two times, inclusive, with the figures of `/api/portfolio/` for that `at_time`. Points with an unknown balance are left out; from `complete_from` on, none is. A response has at most 5,000 points; if there are more, continue with `next_start_time`.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Points: 5,000
+     * - Tokens times points: 2,000,000 (400)
      */
     public getPortfolioHistory<ThrowOnError extends boolean = true>(options: Options<GetPortfolioHistoryData, ThrowOnError>): RequestResult<GetPortfolioHistoryResponses, GetPortfolioHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPortfolioHistoryResponses, GetPortfolioHistoryErrors, ThrowOnError, 'data'>({
@@ -403,6 +536,11 @@ export class Operations extends HeyApiClient {
      * Get the price of a token
      *
      * In US dollars; 0 if the feed does not know the token. The feed is queried if no price is stored, or with `force_refresh`; if it does not answer within 8 s, the stored price is returned. `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getPrice<ThrowOnError extends boolean = true>(options: Options<GetPriceData, ThrowOnError>): RequestResult<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'>({
@@ -417,6 +555,12 @@ export class Operations extends HeyApiClient {
      * Get the prices of up to 100 tokens
      *
      * Returns stored prices in request order. The feed is queried for missing ones after the response. `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - Bytes of the body: 1,048,576 (413)
+     * - Tokens: 100
      */
     public getPrices<ThrowOnError extends boolean = true>(options: Options<GetPricesData, ThrowOnError>): RequestResult<GetPricesResponses, GetPricesErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<GetPricesResponses, GetPricesErrors, ThrowOnError, 'data'>({
@@ -435,6 +579,11 @@ export class Operations extends HeyApiClient {
      * Get the price of a token at a time
      *
      * Returns the newest price at or before `at_time`, however old it is; 404 if there is none. `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getPriceAt<ThrowOnError extends boolean = true>(options: Options<GetPriceAtData, ThrowOnError>): RequestResult<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'>({
@@ -449,6 +598,12 @@ export class Operations extends HeyApiClient {
      * Get the prices of a token over time
      *
      * Returns one bucket per interval, oldest first, in UTC; weeks begin on Monday. Buckets without a price are left out. Buckets are whole: the first one contains `start_time`. A response has at most 5,000 buckets; if there are more, continue with `next_start_time`. `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Buckets: 5,000
      */
     public getPriceHistory<ThrowOnError extends boolean = true>(options: Options<GetPriceHistoryData, ThrowOnError>): RequestResult<GetPriceHistoryResponses, GetPriceHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceHistoryResponses, GetPriceHistoryErrors, ThrowOnError, 'data'>({
@@ -463,6 +618,13 @@ export class Operations extends HeyApiClient {
      * List tokens
      *
      * Curated tokens first. Leaves out hidden tokens unless `hidden` is given. `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listTokens<ThrowOnError extends boolean = true>(options?: Options<ListTokensData, ThrowOnError>): RequestResult<ListTokensResponses, ListTokensErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListTokensResponses, ListTokensErrors, ThrowOnError, 'data'>({
@@ -477,6 +639,11 @@ export class Operations extends HeyApiClient {
      * Get a token
      *
      * `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getToken<ThrowOnError extends boolean = true>(options: Options<GetTokenData, ThrowOnError>): RequestResult<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'>({
@@ -491,6 +658,13 @@ export class Operations extends HeyApiClient {
      * List the holders of a token
      *
      * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for a few seconds, so may be blocks above it, and after a reorg blocks that were replaced. With `at_time`, balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than 200,000 transfers until then.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Transfers that are summed for `at_time` or `as_of_block`: 200,000 (400)
      */
     public listTokenHolders<ThrowOnError extends boolean = true>(options: Options<ListTokenHoldersData, ThrowOnError>): RequestResult<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'>({
@@ -505,6 +679,12 @@ export class Operations extends HeyApiClient {
      * Get the transfers of a token by hour or day
      *
      * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, periods end at that block, and its time is the default `end_time`. Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of unknown standard.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Hours or days: 8,784 (400)
      */
     public getTokenStats<ThrowOnError extends boolean = true>(options: Options<GetTokenStatsData, ThrowOnError>): RequestResult<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'>({
@@ -519,6 +699,12 @@ export class Operations extends HeyApiClient {
      * Get the blocks and transfers of the chain by hour or day
      *
      * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, periods end at that block, and its time is the default `end_time`. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Hours or days: 8,784 (400)
      */
     public getChainStats<ThrowOnError extends boolean = true>(options?: Options<GetChainStatsData, ThrowOnError>): RequestResult<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'>({
@@ -533,6 +719,12 @@ export class Operations extends HeyApiClient {
      * Get figures of an account
      *
      * Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request: 400 for an account with more than 1,000,000 transfers. The zero address is no account and has no figures: its mints and burns are in `/api/tokens/{address}/stats/`.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Transfers of the account: 1,000,000 (400)
      */
     public getAccountStats<ThrowOnError extends boolean = true>(options: Options<GetAccountStatsData, ThrowOnError>): RequestResult<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'>({
@@ -547,6 +739,11 @@ export class Operations extends HeyApiClient {
      * Get the metadata of an NFT
      *
      * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getNftMetadata<ThrowOnError extends boolean = true>(options: Options<GetNftMetadataData, ThrowOnError>): RequestResult<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'>({
@@ -561,6 +758,13 @@ export class Operations extends HeyApiClient {
      * List the NFTs of a contract
      *
      * Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. `as_of_block` is rejected: What it returns has a time, not a block.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `page_size`: 100, by default 20
+     * - Rows that `page` reaches: 1,000,000
      */
     public getNftCollection<ThrowOnError extends boolean = true>(options: Options<GetNftCollectionData, ThrowOnError>): RequestResult<GetNftCollectionResponses, GetNftCollectionErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftCollectionResponses, GetNftCollectionErrors, ThrowOnError, 'data'>({
@@ -575,6 +779,11 @@ export class Operations extends HeyApiClient {
      * Get the owner of an NFT
      *
      * Returns the last recipient; further accounts may hold units of an ERC-1155 id. The owner of a burned NFT is the zero address. An NFT that was never transferred returns 404.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getNftOwner<ThrowOnError extends boolean = true>(options: Options<GetNftOwnerData, ThrowOnError>): RequestResult<GetNftOwnerResponses, GetNftOwnerErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftOwnerResponses, GetNftOwnerErrors, ThrowOnError, 'data'>({
@@ -589,6 +798,13 @@ export class Operations extends HeyApiClient {
      * List the NFTs of an account
      *
      * Lists the NFTs whose last recipient is the account, sorted by contract and id. An ERC-1155 id is listed for that one account only, even if others hold units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent until they are fetched, and with `include_metadata=false`. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. Burned NFTs are in no list: that of the zero address is empty.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `page_size`: 100, by default 20
+     * - Rows that `page` reaches: 1,000,000
      */
     public listNftsOwnedBy<ThrowOnError extends boolean = true>(options: Options<ListNftsOwnedByData, ThrowOnError>): RequestResult<ListNftsOwnedByResponses, ListNftsOwnedByErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListNftsOwnedByResponses, ListNftsOwnedByErrors, ThrowOnError, 'data'>({
@@ -603,6 +819,11 @@ export class Operations extends HeyApiClient {
      * Get the progress of the index
      *
      * A chunk is a range of blocks with its own cursor. Totals count only what can be queried. `latest_block` does not advance across blocks without transfers. `as_of_block` is rejected: It is the progress now.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getProgress<ThrowOnError extends boolean = true>(options?: Options<GetProgressData, ThrowOnError>): RequestResult<GetProgressResponses, GetProgressErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetProgressResponses, GetProgressErrors, ThrowOnError, 'data'>({
@@ -616,7 +837,11 @@ export class Operations extends HeyApiClient {
     /**
      * Get how much of the index is verified
      *
-     * The indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance changes sum to zero, and the last verification and rebuild. The answer may be 10 seconds old. At most 60 calls a minute from one address. `as_of_block` is rejected: It is the state now.
+     * The indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance changes sum to zero, and the last verification and rebuild. The answer may be 10 seconds old. `as_of_block` is rejected: It is the state now.
+     *
+     * **Limits**
+     *
+     * - Calls of an address in a minute: 60 (429)
      */
     public getVerification<ThrowOnError extends boolean = true>(options?: Options<GetVerificationData, ThrowOnError>): RequestResult<GetVerificationResponses, GetVerificationErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetVerificationResponses, GetVerificationErrors, ThrowOnError, 'data'>({
@@ -630,6 +855,11 @@ export class Operations extends HeyApiClient {
      * Get a block by height or hash
      *
      * An indexed block with its counts and fees. A block that was reverted is not found by its hash. It is found more slowly by its hash than by its height.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getBlock<ThrowOnError extends boolean = true>(options: Options<GetBlockData, ThrowOnError>): RequestResult<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'>({
@@ -644,6 +874,10 @@ export class Operations extends HeyApiClient {
      * Read an encrypted blob
      *
      * Signed text: `GET:<lookup_hash>:<timestamp>`. A blob that does not exist returns 404 before the signature is verified.
+     *
+     * **Limits**
+     *
+     * - Calls of an address in a minute: `SYNC_CALLS_PER_MINUTE` of the operator, by default 60 (429)
      */
     public readSync<ThrowOnError extends boolean = true>(options: Options<ReadSyncData, ThrowOnError>): RequestResult<ReadSyncResponses, ReadSyncErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ReadSyncResponses, ReadSyncErrors, ThrowOnError, 'data'>({
@@ -658,6 +892,12 @@ export class Operations extends HeyApiClient {
      * Store an encrypted blob
      *
      * Signed text: `PUT:<lookup_hash>:<timestamp>:<SHA-256 of the blob, hex>`, signed with the `auth_key` of the first PUT; the `auth_key` of later PUTs is ignored. The version must be greater than the stored one.
+     *
+     * **Limits**
+     *
+     * - Calls of an address in a minute: `SYNC_CALLS_PER_MINUTE` of the operator, by default 60 (429)
+     * - Bytes of the body: 1,572,864 (413)
+     * - Bytes of the blob: 1,048,576 (413)
      */
     public writeSync<ThrowOnError extends boolean = true>(options: Options<WriteSyncData, ThrowOnError>): RequestResult<WriteSyncResponses, WriteSyncErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).put<WriteSyncResponses, WriteSyncErrors, ThrowOnError, 'data'>({
@@ -676,6 +916,10 @@ export class Operations extends HeyApiClient {
      * List the caller's webhooks
      *
      * Oldest first.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public listWebhooks<ThrowOnError extends boolean = true>(options?: Options<ListWebhooksData, ThrowOnError>): RequestResult<ListWebhooksResponses, ListWebhooksErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListWebhooksResponses, ListWebhooksErrors, ThrowOnError, 'data'>({
@@ -690,6 +934,13 @@ export class Operations extends HeyApiClient {
      * Create a webhook
      *
      * It receives new events of transfers, balances and prices that match one of its subscriptions, and of new tokens: all tokens if it has no subscriptions, otherwise those that match the `token` of one (empty: any). A user may have 100 webhooks. With an `Idempotency-Key` header, a retry within 48 hours returns the same secret.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
+     * - Webhooks of a user: 100
+     * - Subscriptions of a webhook: 1,000
      */
     public createWebhook<ThrowOnError extends boolean = true>(options: Options<CreateWebhookData, ThrowOnError>): RequestResult<CreateWebhookResponses, CreateWebhookErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<CreateWebhookResponses, CreateWebhookErrors, ThrowOnError, 'data'>({
@@ -708,6 +959,10 @@ export class Operations extends HeyApiClient {
      * List the events that a webhook can receive
      *
      * Returns each event with its description and an example body.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public listWebhookEvents<ThrowOnError extends boolean = true>(options?: Options<ListWebhookEventsData, ThrowOnError>): RequestResult<ListWebhookEventsResponses, ListWebhookEventsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListWebhookEventsResponses, ListWebhookEventsErrors, ThrowOnError, 'data'>({
@@ -722,6 +977,10 @@ export class Operations extends HeyApiClient {
      * Delete a webhook
      *
      * Also deletes its deliveries.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public deleteWebhook<ThrowOnError extends boolean = true>(options: Options<DeleteWebhookData, ThrowOnError>): RequestResult<DeleteWebhookResponses, DeleteWebhookErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).delete<DeleteWebhookResponses, DeleteWebhookErrors, ThrowOnError, 'data'>({
@@ -736,6 +995,10 @@ export class Operations extends HeyApiClient {
      * Get a webhook
      *
      * One of the caller's, without its secret; 404 for any other.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getWebhook<ThrowOnError extends boolean = true>(options: Options<GetWebhookData, ThrowOnError>): RequestResult<GetWebhookResponses, GetWebhookErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetWebhookResponses, GetWebhookErrors, ThrowOnError, 'data'>({
@@ -750,6 +1013,12 @@ export class Operations extends HeyApiClient {
      * Change a webhook
      *
      * Fields that are left out keep their value.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
+     * - Subscriptions of a webhook: 1,000
      */
     public updateWebhook<ThrowOnError extends boolean = true>(options: Options<UpdateWebhookData, ThrowOnError>): RequestResult<UpdateWebhookResponses, UpdateWebhookErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).patch<UpdateWebhookResponses, UpdateWebhookErrors, ThrowOnError, 'data'>({
@@ -768,6 +1037,11 @@ export class Operations extends HeyApiClient {
      * Rotate the signing secret
      *
      * The previous secret stops working at once. With `grace_period_seconds`, `webhook-signature` holds a signature by each of the two secrets for so long.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
      */
     public rotateWebhookSecret<ThrowOnError extends boolean = true>(options: Options<RotateWebhookSecretData, ThrowOnError>): RequestResult<RotateWebhookSecretResponses, RotateWebhookSecretErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<RotateWebhookSecretResponses, RotateWebhookSecretErrors, ThrowOnError, 'data'>({
@@ -786,6 +1060,10 @@ export class Operations extends HeyApiClient {
      * Send a test delivery
      *
      * Sends the event `ping`, even if the webhook is not active. A failed test does not count as a dead delivery.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public testWebhook<ThrowOnError extends boolean = true>(options: Options<TestWebhookData, ThrowOnError>): RequestResult<TestWebhookResponses, TestWebhookErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<TestWebhookResponses, TestWebhookErrors, ThrowOnError, 'data'>({
@@ -800,6 +1078,12 @@ export class Operations extends HeyApiClient {
      * List the deliveries of a webhook
      *
      * Newest first. `count` is exact up to 10,000; above that it is an estimate, and `count_is_estimate` is true.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listDeliveries<ThrowOnError extends boolean = true>(options: Options<ListDeliveriesData, ThrowOnError>): RequestResult<ListDeliveriesResponses, ListDeliveriesErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListDeliveriesResponses, ListDeliveriesErrors, ThrowOnError, 'data'>({
@@ -814,6 +1098,11 @@ export class Operations extends HeyApiClient {
      * Count the deliveries of a webhook by hour or day
      *
      * By the time at which they were created, in UTC, oldest first, tests among them; hours and days without one are left out. Counts the newest 100,000 deliveries between the two times.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Deliveries that are counted: the newest 100,000
      */
     public getWebhookStats<ThrowOnError extends boolean = true>(options: Options<GetWebhookStatsData, ThrowOnError>): RequestResult<GetWebhookStatsResponses, GetWebhookStatsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetWebhookStatsResponses, GetWebhookStatsErrors, ThrowOnError, 'data'>({
@@ -828,6 +1117,10 @@ export class Operations extends HeyApiClient {
      * Retry a delivery
      *
      * Adds an attempt to the scheduled retries, even if the webhook is not active. The response is sent before the attempt is made. Returns 409 if the delivery has succeeded.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public retryDelivery<ThrowOnError extends boolean = true>(options: Options<RetryDeliveryData, ThrowOnError>): RequestResult<RetryDeliveryResponses, RetryDeliveryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<RetryDeliveryResponses, RetryDeliveryErrors, ThrowOnError, 'data'>({
@@ -842,6 +1135,12 @@ export class Operations extends HeyApiClient {
      * Retry the failed deliveries of a period
      *
      * Adds an attempt to each failed or dead delivery that was created in the period, to the newest 100 of them, even if the webhook is not active; those that wait for a requested attempt already are left out. For the `remaining` ones, repeat the request with `after`. The response is sent before the attempts are made. With an `Idempotency-Key` header, requests with the same key within 48 hours retry no delivery twice.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
+     * - Deliveries of a call: 100
      */
     public retryDeliveries<ThrowOnError extends boolean = true>(options: Options<RetryDeliveriesData, ThrowOnError>): RequestResult<RetryDeliveriesResponses, RetryDeliveriesErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<RetryDeliveriesResponses, RetryDeliveriesErrors, ThrowOnError, 'data'>({
@@ -860,6 +1159,13 @@ export class Operations extends HeyApiClient {
      * List the categories of dApps
      *
      * Sorted by name.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listCategories<ThrowOnError extends boolean = true>(options?: Options<ListCategoriesData, ThrowOnError>): RequestResult<ListCategoriesResponses, ListCategoriesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListCategoriesResponses, ListCategoriesErrors, ThrowOnError, 'data'>({
@@ -874,6 +1180,11 @@ export class Operations extends HeyApiClient {
      * Get a category
      *
      * By its slug, as `/api/dapps/categories/` lists it.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getCategory<ThrowOnError extends boolean = true>(options: Options<GetCategoryData, ThrowOnError>): RequestResult<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'>({
@@ -888,6 +1199,13 @@ export class Operations extends HeyApiClient {
      * List dApps
      *
      * Sorted by match with `q`, best first, then featured dApps first, then by name.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listDapps<ThrowOnError extends boolean = true>(options?: Options<ListDappsData, ThrowOnError>): RequestResult<ListDappsResponses, ListDappsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDappsResponses, ListDappsErrors, ThrowOnError, 'data'>({
@@ -902,6 +1220,13 @@ export class Operations extends HeyApiClient {
      * Search dApps
      *
      * Best match first.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public searchDapps<ThrowOnError extends boolean = true>(options: Options<SearchDappsData, ThrowOnError>): RequestResult<SearchDappsResponses, SearchDappsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<SearchDappsResponses, SearchDappsErrors, ThrowOnError, 'data'>({
@@ -916,6 +1241,11 @@ export class Operations extends HeyApiClient {
      * Get a dApp
      *
      * By its slug, as `/api/dapps/apps/` lists it.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getDapp<ThrowOnError extends boolean = true>(options: Options<GetDappData, ThrowOnError>): RequestResult<GetDappResponses, GetDappErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDappResponses, GetDappErrors, ThrowOnError, 'data'>({
@@ -930,6 +1260,12 @@ export class Operations extends HeyApiClient {
      * List featured, recent and popular dApps
      *
      * Returns at most 10 of each. `recent` is sorted by time of listing, newest first; `popular` and `featured` are sorted by daily users, then transactions, then rating, then reviews.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - DApps of each list: 10
      */
     public discoverDapps<ThrowOnError extends boolean = true>(options?: Options<DiscoverDappsData, ThrowOnError>): RequestResult<DiscoverDappsResponses, DiscoverDappsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<DiscoverDappsResponses, DiscoverDappsErrors, ThrowOnError, 'data'>({
@@ -944,6 +1280,13 @@ export class Operations extends HeyApiClient {
      * List the dApps of a category
      *
      * The same rows and pages as `/api/dapps/apps/`; 404 for an unknown category.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listDappsOfCategory<ThrowOnError extends boolean = true>(options: Options<ListDappsOfCategoryData, ThrowOnError>): RequestResult<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'>({
@@ -958,6 +1301,12 @@ export class Operations extends HeyApiClient {
      * List the ads of a placement
      *
      * Sorted by priority, highest first, then by impressions, fewest first. Leaves out ads that have not started, have ended, have reached their impression limit, or are for another network or category than the given one.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 1
      */
     public listAds<ThrowOnError extends boolean = true>(options: Options<ListAdsData, ThrowOnError>): RequestResult<ListAdsResponses, ListAdsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListAdsResponses, ListAdsErrors, ThrowOnError, 'data'>({
@@ -972,6 +1321,10 @@ export class Operations extends HeyApiClient {
      * Count an impression of an ad
      *
      * Works for an ad that is no longer shown, too.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      */
     public countAdImpression<ThrowOnError extends boolean = true>(options: Options<CountAdImpressionData, ThrowOnError>): RequestResult<CountAdImpressionResponses, CountAdImpressionErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<CountAdImpressionResponses, CountAdImpressionErrors, ThrowOnError, 'data'>({
@@ -986,6 +1339,10 @@ export class Operations extends HeyApiClient {
      * Count a click on an ad
      *
      * Works for an ad that is no longer shown, too.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      */
     public countAdClick<ThrowOnError extends boolean = true>(options: Options<CountAdClickData, ThrowOnError>): RequestResult<CountAdClickResponses, CountAdClickErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<CountAdClickResponses, CountAdClickErrors, ThrowOnError, 'data'>({
@@ -1000,6 +1357,13 @@ export class Operations extends HeyApiClient {
      * List the class hashes of accounts
      *
      * Newest first.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listClassHashes<ThrowOnError extends boolean = true>(options?: Options<ListClassHashesData, ThrowOnError>): RequestResult<ListClassHashesResponses, ListClassHashesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListClassHashesResponses, ListClassHashesErrors, ThrowOnError, 'data'>({
@@ -1014,6 +1378,11 @@ export class Operations extends HeyApiClient {
      * Get a class hash
      *
      * By its id, as `/api/dapps/account-class-hashes/` lists it.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getClassHash<ThrowOnError extends boolean = true>(options: Options<GetClassHashData, ThrowOnError>): RequestResult<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'>({
@@ -1028,6 +1397,11 @@ export class Operations extends HeyApiClient {
      * Get the newest active class hash of each account type
      *
      * The newest is the one released last; an unknown release time counts as the oldest. Without `network`, all networks are compared.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getLatestClassHashes<ThrowOnError extends boolean = true>(options?: Options<GetLatestClassHashesData, ThrowOnError>): RequestResult<GetLatestClassHashesResponses, GetLatestClassHashesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetLatestClassHashesResponses, GetLatestClassHashesErrors, ThrowOnError, 'data'>({
@@ -1042,6 +1416,13 @@ export class Operations extends HeyApiClient {
      * List registered wallets
      *
      * In the order in which they were registered.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listWallets<ThrowOnError extends boolean = true>(options?: Options<ListWalletsData, ThrowOnError>): RequestResult<ListWalletsResponses, ListWalletsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListWalletsResponses, ListWalletsErrors, ThrowOnError, 'data'>({
@@ -1056,6 +1437,11 @@ export class Operations extends HeyApiClient {
      * Register a wallet
      *
      * An address is registered once per network; registering it again returns 200 with the existing entry.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - Bytes of the body: 1,048,576 (413)
      */
     public registerWallet<ThrowOnError extends boolean = true>(options: Options<RegisterWalletData, ThrowOnError>): RequestResult<RegisterWalletResponses, RegisterWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<RegisterWalletResponses, RegisterWalletErrors, ThrowOnError, 'data'>({
@@ -1074,6 +1460,11 @@ export class Operations extends HeyApiClient {
      * Count registered wallets
      *
      * All, active and verified ones, of one network or of all.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getWalletStats<ThrowOnError extends boolean = true>(options?: Options<GetWalletStatsData, ThrowOnError>): RequestResult<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'>({
@@ -1088,6 +1479,11 @@ export class Operations extends HeyApiClient {
      * Get a registered wallet
      *
      * By its id, as `/api/dapps/vendor-wallets/` lists it.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getWallet<ThrowOnError extends boolean = true>(options: Options<GetWalletData, ThrowOnError>): RequestResult<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'>({
@@ -1102,6 +1498,11 @@ export class Operations extends HeyApiClient {
      * Update a wallet's activity
      *
      * Values only increase; lower ones are ignored.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - Bytes of the body: 1,048,576 (413)
      */
     public updateWalletActivity<ThrowOnError extends boolean = true>(options: Options<UpdateWalletActivityData, ThrowOnError>): RequestResult<UpdateWalletActivityResponses, UpdateWalletActivityErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<UpdateWalletActivityResponses, UpdateWalletActivityErrors, ThrowOnError, 'data'>({
@@ -1120,6 +1521,11 @@ export class Operations extends HeyApiClient {
      * Look up a wallet by address
      *
      * Without `network`, all networks are searched: an active entry is preferred, then the oldest.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public findWallet<ThrowOnError extends boolean = true>(options: Options<FindWalletData, ThrowOnError>): RequestResult<FindWalletResponses, FindWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<FindWalletResponses, FindWalletErrors, ThrowOnError, 'data'>({
@@ -1134,6 +1540,13 @@ export class Operations extends HeyApiClient {
      * List domains
      *
      * In the order in which they were first listed. Includes inactive domains unless `active` is given.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listDomains<ThrowOnError extends boolean = true>(options?: Options<ListDomainsData, ThrowOnError>): RequestResult<ListDomainsResponses, ListDomainsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDomainsResponses, ListDomainsErrors, ThrowOnError, 'data'>({
@@ -1148,6 +1561,13 @@ export class Operations extends HeyApiClient {
      * List blacklisted domains
      *
      * Active domains, in the order in which they were first listed.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listBlacklistedDomains<ThrowOnError extends boolean = true>(options?: Options<ListBlacklistedDomainsData, ThrowOnError>): RequestResult<ListBlacklistedDomainsResponses, ListBlacklistedDomainsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListBlacklistedDomainsResponses, ListBlacklistedDomainsErrors, ThrowOnError, 'data'>({
@@ -1162,6 +1582,13 @@ export class Operations extends HeyApiClient {
      * List whitelisted domains
      *
      * Active domains, in the order in which they were first listed.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listWhitelistedDomains<ThrowOnError extends boolean = true>(options?: Options<ListWhitelistedDomainsData, ThrowOnError>): RequestResult<ListWhitelistedDomainsResponses, ListWhitelistedDomainsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListWhitelistedDomainsResponses, ListWhitelistedDomainsErrors, ThrowOnError, 'data'>({
@@ -1176,6 +1603,12 @@ export class Operations extends HeyApiClient {
      * List changes, for clients that keep a copy of the list
      *
      * Returns each domain that changed after `since` once, in its current state, sorted by the time of its last change. Upsert `added` and `changed` domains into the copy and delete `removed` ones if present; then continue from `next_since`. Concurrent writes cause no change to be skipped or repeated.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 1,000, by default 100
      */
     public listDomainChanges<ThrowOnError extends boolean = true>(options?: Options<ListDomainChangesData, ThrowOnError>): RequestResult<ListDomainChangesResponses, ListDomainChangesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDomainChangesResponses, ListDomainChangesErrors, ThrowOnError, 'data'>({
@@ -1190,6 +1623,11 @@ export class Operations extends HeyApiClient {
      * Get a domain
      *
      * By its id, as `/api/dapps/domains/` lists it.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getDomain<ThrowOnError extends boolean = true>(options: Options<GetDomainData, ThrowOnError>): RequestResult<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'>({
@@ -1204,6 +1642,11 @@ export class Operations extends HeyApiClient {
      * Check a domain
      *
      * Uses the entry of the domain itself, or else that of its nearest listed parent, up to the registrable domain. An entry of a public suffix such as co.uk or github.io does not apply to the domains below it. `www.` is ignored, inactive and pending entries have no effect, and similar names are not matched. The response may be cached for five minutes.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public checkDomain<ThrowOnError extends boolean = true>(options: Options<CheckDomainData, ThrowOnError>): RequestResult<CheckDomainResponses, CheckDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<CheckDomainResponses, CheckDomainErrors, ThrowOnError, 'data'>({
@@ -1218,6 +1661,13 @@ export class Operations extends HeyApiClient {
      * List the caller's reports
      *
      * Newest first.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - `limit`: 100, by default 25
+     * - Rows that `page` reaches: 1,000,000
      */
     public listDomainReports<ThrowOnError extends boolean = true>(options?: Options<ListDomainReportsData, ThrowOnError>): RequestResult<ListDomainReportsResponses, ListDomainReportsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDomainReportsResponses, ListDomainReportsErrors, ThrowOnError, 'data'>({
@@ -1232,6 +1682,11 @@ export class Operations extends HeyApiClient {
      * Report a domain
      *
      * An operator reviews the report; until then the list is unchanged.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - Bytes of the body: 1,048,576 (413)
      */
     public reportDomain<ThrowOnError extends boolean = true>(options: Options<ReportDomainData, ThrowOnError>): RequestResult<ReportDomainResponses, ReportDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<ReportDomainResponses, ReportDomainErrors, ThrowOnError, 'data'>({
@@ -1250,6 +1705,11 @@ export class Operations extends HeyApiClient {
      * Get one of the caller's reports
      *
      * With its status; 404 for the reports of others.
+     *
+     * **Limits**
+     *
+     * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
+     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getDomainReport<ThrowOnError extends boolean = true>(options: Options<GetDomainReportData, ThrowOnError>): RequestResult<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'>({
@@ -1264,6 +1724,10 @@ export class Operations extends HeyApiClient {
      * Show the pipeline: heights, lags, alarms, roles and throughput
      *
      * For admins only (`tds users add --admin`). The same as `tds status`. Read at most twice a second. `as_of_block` is rejected: It is the state now.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getPipeline<ThrowOnError extends boolean = true>(options?: Options<GetPipelineData, ThrowOnError>): RequestResult<GetPipelineResponses, GetPipelineErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetPipelineResponses, GetPipelineErrors, ThrowOnError, 'data'>({
@@ -1278,6 +1742,10 @@ export class Operations extends HeyApiClient {
      * List the projections with their builds, sizes and rebuilds
      *
      * For admins only (`tds users add --admin`). The same as `tds builds list`, with the progress of `tds rebuild`. Read at most every 2 s. `as_of_block` is rejected: It is the state now.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public listProjections<ThrowOnError extends boolean = true>(options?: Options<ListProjectionsData, ThrowOnError>): RequestResult<ListProjectionsResponses, ListProjectionsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListProjectionsResponses, ListProjectionsErrors, ThrowOnError, 'data'>({
@@ -1292,6 +1760,11 @@ export class Operations extends HeyApiClient {
      * List quarantined events and messages, newest first
      *
      * For admins only (`tds users add --admin`). The same as `tds quarantine list`. `as_of_block` is rejected: It is the state now.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - `limit`: 100, by default 25
      */
     public listQuarantine<ThrowOnError extends boolean = true>(options?: Options<ListQuarantineData, ThrowOnError>): RequestResult<ListQuarantineResponses, ListQuarantineErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListQuarantineResponses, ListQuarantineErrors, ThrowOnError, 'data'>({
@@ -1306,6 +1779,10 @@ export class Operations extends HeyApiClient {
      * Show one entry: the raw event decoded as each standard, beside the shapes that were expected
      *
      * For admins only (`tds users add --admin`). The same as `tds quarantine show`, except that a message is shown as far as the quarantine has copied it. `as_of_block` is rejected: It is the state now.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getQuarantined<ThrowOnError extends boolean = true>(options: Options<GetQuarantinedData, ThrowOnError>): RequestResult<GetQuarantinedResponses, GetQuarantinedErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetQuarantinedResponses, GetQuarantinedErrors, ThrowOnError, 'data'>({
@@ -1320,6 +1797,10 @@ export class Operations extends HeyApiClient {
      * Get the history of lag and throughput
      *
      * For admins only (`tds users add --admin`). The heights of `tds status` over time: of the last hour every 5 seconds, or of the last day every minute. The service keeps it in PostgreSQL. `as_of_block` is rejected: It is the state of the service, not of the chain.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getHistory<ThrowOnError extends boolean = true>(options?: Options<GetHistoryData, ThrowOnError>): RequestResult<GetHistoryResponses, GetHistoryErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetHistoryResponses, GetHistoryErrors, ThrowOnError, 'data'>({
@@ -1334,6 +1815,10 @@ export class Operations extends HeyApiClient {
      * Get the map of indexed heights and of the chunks that are written
      *
      * For admins only (`tds users add --admin`). The chunks of `tds status`. Read at most every 2 s. `as_of_block` is rejected: It is the progress now.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getChunkMap<ThrowOnError extends boolean = true>(options?: Options<GetChunkMapData, ThrowOnError>): RequestResult<GetChunkMapResponses, GetChunkMapErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetChunkMapResponses, GetChunkMapErrors, ThrowOnError, 'data'>({
@@ -1348,6 +1833,10 @@ export class Operations extends HeyApiClient {
      * Show the results of the last verifications and of sampling
      *
      * For admins only (`tds users add --admin`). What the last runs of `tds verify` have found, and the blocks that the service samples by itself. `as_of_block` is rejected: It is the state now.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getAdminVerification<ThrowOnError extends boolean = true>(options?: Options<GetAdminVerificationData, ThrowOnError>): RequestResult<GetAdminVerificationResponses, GetAdminVerificationErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetAdminVerificationResponses, GetAdminVerificationErrors, ThrowOnError, 'data'>({
@@ -1362,6 +1851,10 @@ export class Operations extends HeyApiClient {
      * Compare the log with block headers, tables, sums and checkpoints
      *
      * For admins only (`tds users add --admin`). The same as `tds verify`, which a process of `project` runs; it repairs nothing. Answers 202 at its start: ask for its end at `/api/admin/operations/{id}/`, whose detail is the report.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public startVerification<ThrowOnError extends boolean = true>(options?: Options<StartVerificationData, ThrowOnError>): RequestResult<StartVerificationResponses, StartVerificationErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).post<StartVerificationResponses, StartVerificationErrors, ThrowOnError, 'data'>({
@@ -1376,6 +1869,10 @@ export class Operations extends HeyApiClient {
      * Retry an entry: repair the block of an event, or resume the projections halted on a message
      *
      * For admins only (`tds users add --admin`). The same as `tds quarantine retry`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public retryQuarantined<ThrowOnError extends boolean = true>(options: Options<RetryQuarantinedData, ThrowOnError>): RequestResult<RetryQuarantinedResponses, RetryQuarantinedErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<RetryQuarantinedResponses, RetryQuarantinedErrors, ThrowOnError, 'data'>({
@@ -1390,6 +1887,10 @@ export class Operations extends HeyApiClient {
      * Skip an entry: accept that an event stays undecoded, or make projections skip a message
      *
      * For admins only (`tds users add --admin`). The same as `tds quarantine skip`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public skipQuarantined<ThrowOnError extends boolean = true>(options: Options<SkipQuarantinedData, ThrowOnError>): RequestResult<SkipQuarantinedResponses, SkipQuarantinedErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<SkipQuarantinedResponses, SkipQuarantinedErrors, ThrowOnError, 'data'>({
@@ -1404,6 +1905,11 @@ export class Operations extends HeyApiClient {
      * Rebuild a projection from the log, compare it with the served one, and swap
      *
      * For admins only (`tds users add --admin`). The same as `tds rebuild NAME`, which a process of `project` runs. Its progress is in `/api/admin/projections/`. Answers 202 at its start.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Bytes of the body: 1,048,576 (413)
      */
     public startRebuild<ThrowOnError extends boolean = true>(options: Options<StartRebuildData, ThrowOnError>): RequestResult<StartRebuildResponses, StartRebuildErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<StartRebuildResponses, StartRebuildErrors, ThrowOnError, 'data'>({
@@ -1422,6 +1928,10 @@ export class Operations extends HeyApiClient {
      * Abort the running rebuild of a projection
      *
      * For admins only (`tds users add --admin`). As Ctrl-C does to `tds rebuild`, wherever it was started: what is served stays, and the next run resumes. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public abortRebuild<ThrowOnError extends boolean = true>(options: Options<AbortRebuildData, ThrowOnError>): RequestResult<AbortRebuildResponses, AbortRebuildErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<AbortRebuildResponses, AbortRebuildErrors, ThrowOnError, 'data'>({
@@ -1436,6 +1946,11 @@ export class Operations extends HeyApiClient {
      * List what admins have asked for, newest first
      *
      * For admins only (`tds users add --admin`). The last 50 operations that a process of `project` has begun; not those of `tds` commands.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
+     * - Operations: the last 50
      */
     public listOperations<ThrowOnError extends boolean = true>(options?: Options<ListOperationsData, ThrowOnError>): RequestResult<ListOperationsResponses, ListOperationsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListOperationsResponses, ListOperationsErrors, ThrowOnError, 'data'>({
@@ -1450,6 +1965,10 @@ export class Operations extends HeyApiClient {
      * Show one operation, with what was done
      *
      * For admins only (`tds users add --admin`). 404 until a process of `project` has begun it.
+     *
+     * **Limits**
+     *
+     * - Calls by session: no limit
      */
     public getOperation<ThrowOnError extends boolean = true>(options: Options<GetOperationData, ThrowOnError>): RequestResult<GetOperationResponses, GetOperationErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetOperationResponses, GetOperationErrors, ThrowOnError, 'data'>({

@@ -7,18 +7,20 @@ const described = documentOf(
   z.object({
     operationId: z.string(),
     summary: z.string().min(1),
-    description: z.string().optional(),
-    responses: z.record(z.string(), z.object({ description: z.string().min(1) })),
+    description: z.string(),
+    parameters: z.array(z.object({ name: z.string() })).default([]),
+    requestBody: z.unknown().optional(),
+    responses: z.record(z.string(), z.unknown()),
   }),
 );
+const operations = () =>
+  Object.values(described.parse(describedApi()).paths).flatMap((methods) => Object.values(methods));
 
 test('describes every operation, its answer and its errors', () => {
-  const { paths } = described.parse(describedApi());
-  const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
-  expect(operations.length).toBeGreaterThan(80);
-  const undescribed = operations.filter(({ description = '' }) => description === '');
-  expect(undescribed.map(({ operationId }) => operationId)).toEqual([]);
-  for (const { operationId, responses } of operations) {
+  expect(operations().length).toBeGreaterThan(80);
+  for (const { operationId, description, responses } of operations()) {
+    // Its own sentences come before its limits.
+    expect(description, operationId).toMatch(/^[A-Z`].+\.\n\n\*\*Limits\*\*\n\n- /s);
     const statuses = Object.keys(responses);
     expect(
       statuses.some((status) => status.startsWith('2')),
@@ -28,35 +30,54 @@ test('describes every operation, its answer and its errors', () => {
   }
 });
 
-const asOfBlock = documentOf(
-  z.object({
-    operationId: z.string(),
-    parameters: z.array(z.object({ name: z.string() })).default([]),
-    responses: z.record(z.string(), z.unknown()),
-  }),
-);
 const components = z.object({
   components: z.object({
     schemas: z.object({
       RevertedBlock: z.object({ properties: z.looseObject({}), required: z.string().array() }),
     }),
+    responses: z.record(z.string(), z.unknown()),
   }),
 });
 
 test('describes the 409 of every operation that answers as of a block', () => {
-  const document = describedApi();
-  const { properties, required } = components.parse(document).components.schemas.RevertedBlock;
+  const { schemas, responses: shared } = components.parse(describedApi()).components;
+  const { properties, required } = schemas.RevertedBlock;
   expect(properties).toMatchObject({
     code: { const: 'reverted_block' },
     canonical_hash: { type: 'string', pattern: '^0x[0-9a-f]{64}$' },
   });
   expect(required).toEqual(expect.arrayContaining(['code', 'canonical_hash']));
-  const asOf = Object.values(asOfBlock.parse(document).paths)
-    .flatMap((methods) => Object.values(methods))
-    .filter(({ parameters }) => parameters.some(({ name }) => name === 'as_of_block'));
+  const asOf = operations().filter(({ parameters }) => parameters.some(({ name }) => name === 'as_of_block'));
   expect(asOf.length).toBeGreaterThan(15);
-  const untyped = asOf.filter(
-    ({ responses }) => !JSON.stringify(responses['409']).includes('#/components/schemas/RevertedBlock'),
-  );
-  expect(untyped.map(({ operationId }) => operationId)).toEqual([]);
+  for (const { operationId, responses } of asOf) {
+    const [, name = ''] = /#\/components\/responses\/(\w+)/.exec(JSON.stringify(responses['409'])) ?? [];
+    expect(JSON.stringify(shared[name]), operationId).toContain('#/components/schemas/RevertedBlock');
+  }
+});
+
+test('states the limits of every operation: calls, bytes of a body, rows of a page', () => {
+  for (const { operationId, description, parameters, requestBody } of operations()) {
+    const limits = description.split('**Limits**')[1] ?? '';
+    expect(limits, operationId).toMatch(/calls of an API key|Calls (of|by)|Failed log-ins/);
+    if (requestBody !== undefined) expect(limits, operationId).toMatch(/Bytes of the body: [\d,]+ \(413\)/);
+    for (const { name } of parameters)
+      if (['limit', 'page_size'].includes(name))
+        expect(limits, operationId).toMatch(new RegExp(`\`${name}\`: [\\d,]+, by default \\d+`));
+  }
+  const limitsOf = (id: string): string =>
+    operations().find(({ operationId }) => operationId === id)?.description ?? '';
+  expect(limitsOf('getBalances')).toMatch(/by session in a minute: 10 \(429\)[^]*Pairs: 20/);
+  expect(limitsOf('getVerification')).toContain('Calls of an address in a minute: 60 (429)');
+  expect(limitsOf('writeSync')).toContain('Bytes of the body: 1,572,864 (413)');
+  expect(limitsOf('listDomainChanges')).toContain('`limit`: 1,000, by default 100');
+});
+
+test('describes each error once, so that the document stays small', () => {
+  for (const { operationId, responses } of operations())
+    for (const [status, response] of Object.entries(responses))
+      if (Number(status) >= 400)
+        expect(response, operationId).toEqual({
+          $ref: expect.stringMatching(`^#/components/responses/Error${status}((Or)?RevertedBlock)?$`),
+        });
+  expect(JSON.stringify(describedApi()).length).toBeLessThan(600_000);
 });
