@@ -205,6 +205,7 @@ function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps):
       rate_limit_per_hour: ratePerHour.nullable().exactOptional(),
       expires_at: expiry.nullable().exactOptional(),
     }),
+    limits: [`Entries of \`allowed_origins\` and of \`allowed_ips\`: ${LIST_LENGTH}`],
     response: { 200: keyAnswer },
     async handler({ input: { params, body }, user, served, request }) {
       const { allowed_origins, allowed_ips, expires_at, ...rest } = body;

@@ -3,6 +3,7 @@ import { createDocument } from 'zod-openapi';
 import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiResponseObject } from 'zod-openapi';
 
 import { errorBody, revertedBlockBody } from '../../schemas/api/common.ts';
+import { examples } from './examples.ts';
 import { minBlockHeader } from './min-block.ts';
 import { SESSION_AS_KEY, StreamedAnswer, acceptsSessionAsKey } from './route.ts';
 import type { Auth, Responses, Route } from './route.ts';
@@ -93,6 +94,7 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
       description: [
         'Every path works with and without its trailing slash. An empty query parameter counts as absent, the last value of a repeated one is used, and unknown ones are ignored.',
         commonLimits(),
+        'Examples are answers of a service on a simulated chain: lists are cut to their first one or two items, and secrets are replaced.',
       ].join(' '),
     },
     servers: [{ url: '/' }],
@@ -115,12 +117,12 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
 
 function describeRoute(route: Route): ZodOpenApiOperationObject {
   const errors = errorStatuses(route).map((status) => [status, errorResponse(route, status)]);
-  const answers = Object.entries(route.response).map(([status, schema]) => [
+  const answers = Object.keys(route.response).map((status) => [
     status,
     {
       description: statusDescriptions[Number(status)] ?? 'Answer',
       headers: status === '201' ? createdHeaders : headers,
-      ...contentOf(schema, route.hasCsv),
+      ...contentOf(route, status),
     },
   ]);
   return {
@@ -153,22 +155,32 @@ function errorResponse({ asOf, method, errors }: Route, status: number): ZodOpen
   return method !== 'GET' || errors.includes(409) ? conflictOrRevertedBlock : revertedBlock;
 }
 
-function contentOf(
-  schema: Responses[number] | undefined,
-  hasCsv: boolean,
-): Pick<ZodOpenApiResponseObject, 'content'> {
-  if (schema === null || schema === undefined) return {};
-  if (!(schema instanceof StreamedAnswer)) {
-    const csv = z.string().meta({ description: 'The rows of `data`, after a line of their names' });
-    return {
-      content: { 'application/json': { schema }, ...(hasCsv ? { 'text/csv': { schema: csv } } : {}) },
-    };
-  }
-  const media = Object.entries(schema.content).map(([type, description]) => [
+function contentOf(route: Route, status: string): Pick<ZodOpenApiResponseObject, 'content'> {
+  const schemas = mediaOf(route.response[Number(status)], route.hasCsv);
+  if (schemas === null) return {};
+  const recorded = examples.answers[route.id]?.[status] ?? {};
+  const media = Object.entries(schemas).map(([type, schema]) => [
     type,
-    { schema: z.string().meta({ description, ...(type.startsWith('text/') ? {} : { format: 'binary' }) }) },
+    { schema, ...(recorded[type] === undefined ? {} : { example: recorded[type] }) },
   ]);
   return { content: Object.fromEntries(media) };
+}
+
+/** Schemas of an answer by media type; null: it has no body. */
+function mediaOf(
+  answer: Responses[number] | undefined,
+  hasCsv: boolean,
+): Readonly<Record<string, z.ZodType>> | null {
+  if (answer === null || answer === undefined) return null;
+  if (!(answer instanceof StreamedAnswer)) {
+    const csv = z.string().meta({ description: 'The rows of `data`, after a line of their names' });
+    return { 'application/json': answer, ...(hasCsv ? { 'text/csv': csv } : {}) };
+  }
+  const media = Object.entries(answer.content).map(([type, description]) => [
+    type,
+    z.string().meta({ description, ...(type.startsWith('text/') ? {} : { format: 'binary' }) }),
+  ]);
+  return Object.fromEntries(media);
 }
 
 /** An absent body is parsed as `{}`. */
@@ -209,6 +221,16 @@ const statusDescriptions: Readonly<Record<number, string>> = {
   503: 'Unavailable; retry after `Retry-After` seconds',
 };
 
+/** Those that the schema is for: one of any error is not for reverted blocks. */
+function errorExamples(status: number, schema: z.ZodType): Record<string, { value: unknown }> {
+  const accepts = (body: unknown): boolean =>
+    schema === errorBody ? !revertedBlockBody.safeParse(body).success : schema.safeParse(body).success;
+  const named = Object.entries(examples.errors[status] ?? {});
+  return Object.fromEntries(
+    named.filter(([, body]) => accepts(body)).map(([name, value]) => [name, { value }]),
+  );
+}
+
 function describeError(
   status: number,
   { id = `Error${status}`, schema = errorBody }: { id?: string; schema?: z.ZodType } = {},
@@ -217,7 +239,7 @@ function describeError(
     id,
     description: statusDescriptions[status] ?? 'Error',
     headers: RETRYABLE.has(status) ? retryableHeaders : headers,
-    content: { 'application/json': { schema } },
+    content: { 'application/json': { schema, examples: errorExamples(status, schema) } },
   };
 }
 

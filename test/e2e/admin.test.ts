@@ -1,28 +1,72 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
+import { examples } from '../../api/http/examples.ts';
+import type { Examples } from '../../api/http/examples.ts';
 import type { HistoryAnswer } from '../../schemas/api/admin/history.ts';
 import type { OperationAnswer } from '../../schemas/api/admin/operations.ts';
 import type { PipelineAnswer, PipelineStage } from '../../schemas/api/admin/pipeline.ts';
 import type { ProjectionsAnswer } from '../../schemas/api/admin/projections.ts';
+import { callEverything } from '../support/examples/calls.ts';
+import { createRecorder, writeExamples } from '../support/examples/recorder.ts';
 import { eventually } from '../support/service.ts';
+import { createSimulatedFeed } from '../support/simulated-feed.ts';
+import { createSimulatedGateway } from '../support/simulated-gateway.ts';
 import { simulatedService } from '../support/simulated-service.ts';
 import type { SimulatedService } from '../support/simulated-service.ts';
 
-/** The routes of admins against the whole service, whose roles a test stops. */
+/** The routes of admins, and at last every operation, against the whole service, whose roles a test stops. */
+
+const BLOCK_SECONDS = 120;
 
 let simulated: SimulatedService;
 let session = '';
+let gatewayUrl = '';
+const files = mkdtempSync(join(tmpdir(), 'tds-files-'));
+const closers: (() => unknown)[] = [() => rmSync(files, { recursive: true, force: true })];
 
 beforeAll(async () => {
-  simulated = await simulatedService(
-    { seed: 'admin', manual: false, initialHead: 30, malformed: 0.2, l1Height: 10 },
-    { settings: { BACKFILL_CHUNK_BLOCKS: '10' } },
+  const [feed, gateway] = [await createSimulatedFeed(), await createSimulatedGateway()];
+  closers.push(
+    () => feed.close(),
+    () => gateway.close(),
   );
+  gatewayUrl = gateway.url;
+  simulated = await simulatedService(
+    {
+      seed: 'admin',
+      manual: false,
+      intervalMs: 2000,
+      // Long ago enough for figures by hour.
+      genesisTime: Math.floor(Date.now() / 1000) - 150 * BLOCK_SECONDS,
+      blockSeconds: BLOCK_SECONDS,
+      initialHead: 30,
+      malformed: 0.2,
+      l1Height: 10,
+    },
+    {
+      settings: {
+        BACKFILL_CHUNK_BLOCKS: '10',
+        EXPORT_FILES: files,
+        PRICE_FEED_URL: feed.url,
+        TOKEN_LIST_URL: `${feed.url}/v1/starknet/tokens`,
+        IPFS_GATEWAY_URL: gateway.url,
+        NFT_ALLOW_NETWORKS: '127.0.0.0/8',
+        WEBHOOK_ALLOW_NETWORKS: '127.0.0.0/8',
+      },
+    },
+  );
+  closers.push(() => simulated.close());
   const { username, password } = simulated.service.demo;
   const { json } = await call<{ token: string }>('POST', '/api/users/auth/login/', { username, password });
   session = json.token;
 });
-afterAll(() => simulated?.close());
+afterAll(async () => {
+  for (const close of closers.toReversed()) await close();
+});
 
 async function call<T>(method: string, path: string, body?: unknown): Promise<{ status: number; json: T }> {
   const response = await fetch(simulated.service.baseUrl + path, {
@@ -143,3 +187,24 @@ test('the blocks that the service samples by itself are counted', async () => {
     expect(json.sampling?.blocks).toBeGreaterThan(0);
   }, 60_000);
 });
+
+test('every operation answers as described, and all answers have an example', async () => {
+  const recorder = await createRecorder(simulated.service);
+  recorder.hide(gatewayUrl, 'https://ipfs.io');
+  await callEverything(simulated, recorder, files);
+  if (process.env['EXAMPLES'] === 'write') writeExamples(recorder.recorded);
+  else expect(namesOf(recorder.recorded), 'run `npm run examples`').toEqual(namesOf(examples));
+});
+
+/** Operations, statuses, media types and errors with an example. */
+const namesOf = ({ answers, errors }: Examples): string[] =>
+  [
+    ...Object.entries(answers).flatMap(([id, statuses]) =>
+      Object.entries(statuses).flatMap(([status, media]) =>
+        Object.keys(media).map((type) => `${id} ${status} ${type}`),
+      ),
+    ),
+    ...Object.entries(errors).flatMap(([status, named]) =>
+      Object.keys(named).map((name) => `${status} ${name}`),
+    ),
+  ].toSorted();

@@ -190,6 +190,7 @@ export class Operations extends HeyApiClient {
      *
      * - Calls by session: no limit
      * - Bytes of the body: 1,048,576 (413)
+     * - Entries of `allowed_origins` and of `allowed_ips`: 100
      */
     public updateApiKey<ThrowOnError extends boolean = true>(options: Options<UpdateApiKeyData, ThrowOnError>): RequestResult<UpdateApiKeyResponses, UpdateApiKeyErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).patch<UpdateApiKeyResponses, UpdateApiKeyErrors, ThrowOnError, 'data'>({

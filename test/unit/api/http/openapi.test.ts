@@ -1,6 +1,9 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
+import { examples } from '../../../../api/http/examples.ts';
 import { describedApi, documentOf } from '../../../support/document.ts';
 
 const described = documentOf(
@@ -80,4 +83,63 @@ test('describes each error once, so that the document stays small', () => {
           $ref: expect.stringMatching(`^#/components/responses/Error${status}((Or)?RevertedBlock)?$`),
         });
   expect(JSON.stringify(describedApi()).length).toBeLessThan(600_000);
+});
+
+const media = z.object({
+  schema: z.looseObject({}),
+  example: z.unknown().optional(),
+  examples: z.record(z.string(), z.object({ value: z.unknown() })).optional(),
+});
+const response = z.object({ content: z.record(z.string(), media).default({}) });
+
+/** Deviations of an example from its schema, and what has no example. */
+function checker(document: ReturnType<typeof describedApi>) {
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  addFormats.default(ajv);
+  return (declared: unknown): string[] =>
+    Object.entries(response.parse(declared).content).flatMap(
+      ([type, { schema, example, examples: named }]) => {
+        const values = named === undefined ? [example] : Object.values(named).map(({ value }) => value);
+        const isBinary = type.startsWith('application/vnd.apache.');
+        if (isBinary) return values.some((value) => value !== undefined) ? [`${type} is no text`] : [];
+        if (values.length === 0 || values.includes(undefined)) return [`${type} has no example`];
+        const isValid = ajv.compile({ ...schema, components: document.components });
+        return values.flatMap((value) =>
+          isValid(value) ? [] : (isValid.errors ?? []).map((one) => `${one.instancePath} ${one.message}`),
+        );
+      },
+    );
+}
+
+test('shows an example of every answer and every error, which its schema accepts', () => {
+  const document = describedApi();
+  const problemsOf = checker(document);
+  for (const { operationId, responses } of operations())
+    for (const [status, declared] of Object.entries(responses))
+      if (Number(status) < 400) expect(problemsOf(declared), `${operationId} ${status}`).toEqual([]);
+  const errors = Object.entries(document.components?.responses ?? {});
+  expect(errors.length).toBeGreaterThan(10);
+  for (const [name, declared] of errors) {
+    expect(problemsOf(declared), name).toEqual([]);
+    expect(JSON.stringify(declared), name).toContain(
+      `"status":${name.slice('Error'.length, 'Error409'.length)},`,
+    );
+  }
+});
+
+test('has no example of what is not described', () => {
+  const byId = new Map(operations().map((operation) => [operation.operationId, operation]));
+  for (const [id, statuses] of Object.entries(examples.answers))
+    for (const [status, types] of Object.entries(statuses)) {
+      const { content } = response.parse(byId.get(id)?.responses[status]);
+      expect(Object.keys(content), `${id} ${status}`).toEqual(expect.arrayContaining(Object.keys(types)));
+    }
+  const statuses = operations().flatMap(({ responses }) => Object.keys(responses));
+  expect(statuses).toEqual(expect.arrayContaining(Object.keys(examples.errors)));
+});
+
+test('shows no secret and no address of the machine that recorded', () => {
+  const text = JSON.stringify(examples);
+  expect(text).not.toMatch(/127\.0\.0\.1|localhost|"(tds_|whsec_)(?!A{30})[\w+/]{30}/);
+  expect(text.match(/"token":"(?!0x)[^"]*"/g)).toEqual([`"token":"${'A'.repeat(43)}"`]);
 });
