@@ -47,6 +47,15 @@ const TOO_NARROW = `
     .filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)
     .map((one) => one.getAttribute('aria-label') ?? one.textContent)`;
 
+/** Buttons of the API reference fade from one color scheme to the other; between them they lack contrast. */
+const END_OF_TRANSITIONS = `(async () => {
+  const roots = [document];
+  for (const root of roots)
+    for (const { shadowRoot } of root.querySelectorAll('*')) if (shadowRoot !== null) roots.push(shadowRoot);
+  const transitions = roots.flatMap((root) => root.getAnimations()).filter((one) => one instanceof CSSTransition);
+  await Promise.allSettled(transitions.map(({ finished }) => finished));
+})()`;
+
 /** @param folder of the pictures */
 export async function browse(base: string, folder: string): Promise<Browsing> {
   mkdirSync(folder, { recursive: true });
@@ -83,6 +92,7 @@ export async function browse(base: string, folder: string): Promise<Browsing> {
           await page.emulateMedia({ colorScheme });
           await page.evaluate('scrollTo(0, 0)');
           await page.screenshot({ path: join(folder, `${name}-${width}-${colorScheme}.png`) });
+          await page.evaluate(END_OF_TRANSITIONS);
           expect(await findings(page, colorScheme), `${name}, ${width}, ${colorScheme}`).toEqual([]);
         }
         const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
