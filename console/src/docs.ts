@@ -44,6 +44,8 @@ async function showReference(holder: HTMLElement): Promise<void> {
     'hide-server-selection': 'true',
     'hide-defaults': 'false',
     collapse: 'true',
+    // The recorded answer first, then the model.
+    'default-schema-tab': 'body',
   };
   for (const [name, value] of Object.entries(settings)) explorer.setAttribute(name, value);
   const dark = matchMedia('(prefers-color-scheme: dark)');

@@ -926,7 +926,16 @@ describe('the console in a browser', () => {
     );
     expect(JSON.parse(stdout)).toMatchObject({ success: true, data: { token_address: ETH } });
     expect(await page.locator('.code-sample-wrapper').count()).toBe(3);
+    const shown = page.locator('api-response');
+    await shown.getByText('"price_usd"').first().waitFor();
+    await page.getByText('Successful calls of an API key in 60 minutes').first().waitFor();
     await browsing.check('reference-operation');
+    await shown.getByRole('button', { name: '403' }).click();
+    const errors = shown.getByLabel('response body example').filter({ visible: true }).locator('option');
+    await expect
+      .poll(async () => (await errors.allTextContents()).map((text) => text.trim()))
+      .toEqual(['permission_denied', 'rate_limited']);
+    await browsing.check('reference-error');
     await open('/');
     await open('/docs#?route=get-/api/indexer/progress/');
     const tried = page.waitForResponse(/api\/indexer\/progress/);
