@@ -1,9 +1,12 @@
+import { maxHeaderSize } from 'node:http';
+
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { examples } from '../../../../api/http/examples.ts';
+import { settings } from '../../../../infra/config.ts';
 import { describedApi, documentOf } from '../../../support/document.ts';
 
 const described = documentOf(
@@ -75,6 +78,17 @@ test('states the limits of every operation: calls, bytes of a body, rows of a pa
   expect(limitsOf('listDomainChanges')).toContain('`limit`: 1,000, by default 100');
 });
 
+test('states the defaults of settings that limit calls', () => {
+  const text = JSON.stringify(describedApi());
+  for (const { env, fallback } of [
+    settings.syncCallsPerMinute,
+    settings.streamsPerKey,
+    settings.ipBlockWindowSeconds,
+  ])
+    expect(text).toContain(`\`${env}\` of the operator, by default ${fallback.toLocaleString('en')}`);
+  expect(text).toContain(`${maxHeaderSize.toLocaleString('en')} bytes (431)`);
+});
+
 test('describes each error once, so that the document stays small', () => {
   for (const { operationId, responses } of operations())
     for (const [status, response] of Object.entries(responses))
@@ -142,4 +156,44 @@ test('shows no secret and no address of the machine that recorded', () => {
   const text = JSON.stringify(examples);
   expect(text).not.toMatch(/127\.0\.0\.1|localhost|"(tds_|whsec_)(?!A{30})[\w+/]{30}/);
   expect(text.match(/"token":"(?!0x)[^"]*"/g)).toEqual([`"token":"${'A'.repeat(43)}"`]);
+});
+
+/** Properties of answers that are not whole, and of lists that are long or without cursors. */
+const SPECIAL = ['complete', 'complete_from', 'count_is_estimate', 'next_cursor', 'next_start_time', 'stale'];
+
+interface Shape {
+  readonly $ref?: string;
+  readonly properties?: Readonly<Record<string, Shape>>;
+  readonly required?: readonly string[];
+  readonly items?: Shape;
+  readonly anyOf?: readonly Shape[];
+}
+
+/** Names of properties that a schema has and an example of it lacks. */
+function missingIn(example: unknown, schema: Shape, schemas: Readonly<Record<string, Shape>>): string[] {
+  const { $ref, items = {}, properties = {}, anyOf = [] } = schema;
+  if ($ref !== undefined) return missingIn(example, schemas[$ref.split('/').at(-1) ?? ''] ?? {}, schemas);
+  if (Array.isArray(example)) return example.flatMap((one) => missingIn(one, items, schemas));
+  if (typeof example !== 'object' || example === null) return [];
+  const shown = new Map<string, unknown>(Object.entries(example));
+  const alternatives = anyOf.filter(({ required = [] }) => required.every((name) => shown.has(name)));
+  return [
+    ...alternatives.flatMap((one) => missingIn(example, one, schemas)),
+    ...Object.entries(properties).flatMap(([name, one]) =>
+      shown.has(name) ? missingIn(shown.get(name), one, schemas) : [name],
+    ),
+  ];
+}
+
+test('shows every property of an answer, also optional ones, except of special answers', () => {
+  const { components = {} } = describedApi();
+  const missing = operations().flatMap(({ responses }) =>
+    Object.values(responses).flatMap((declared) => {
+      const { schema, example } = response.parse(declared).content['application/json'] ?? { schema: {} };
+      return example === undefined
+        ? []
+        : missingIn(example, schema, components.schemas as Record<string, Shape>);
+    }),
+  );
+  expect([...new Set(missing)].toSorted()).toEqual(SPECIAL);
 });
