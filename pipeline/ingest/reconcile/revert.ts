@@ -78,7 +78,20 @@ async function revertUnderLease(
     lease,
     [...standing, ...replaced].toSorted((a, b) => a.height - b.height),
   );
+  if (finals.has(finalHeight)) await replaceFinal(deps, lease, finalHeight);
   return { heights };
+}
+
+/** The newest final block was the orphan: the node had said that L1 accepted it. What comes next is a child of the chain's block. */
+async function replaceFinal({ node, store }: RevertDeps, lease: Lease, height: number): Promise<void> {
+  const { cursor } = await store.chunk(lease);
+  const { hash, parentHash } = await node.getBlockHeader(height);
+  await store.moveCursor(lease, {
+    from: cursor,
+    to: cursor,
+    final: { height, hash },
+    firstParent: parentHash,
+  });
 }
 
 /** The earliest time (unix milliseconds) of a message about the block, by the time of the chain's block below it. */

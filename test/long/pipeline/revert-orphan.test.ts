@@ -20,30 +20,31 @@ async function startWorld() {
   const { node, pool } = world;
   node.control({ command: 'setL1', height: 10 });
   let own: IngestDeps | null = null;
-  world.start({
-    deps: (deps) => {
-      own = deps;
-      return {};
-    },
-  });
+  const start = () =>
+    world.start({
+      deps: (deps) => {
+        own = deps;
+        return {};
+      },
+    });
+  const ingester = start();
   await world.indexed(40);
   node.control({ command: 'setL1', height: 25 });
   await until('L1 known', async () => {
     const { rows } = await pool.query("SELECT 1 FROM tds.chunks WHERE name = 'live' AND final_height = 25");
     return rows.length === 1;
   });
-  const deps = own as IngestDeps | null;
-  if (deps === null) throw new Error('the ingester was not started');
-  return (height: number, hash: string) =>
-    revertOrphan(
-      {
-        ...deps,
-        store: createIngestStore(pool),
-        settings: { holder: 'tds-revert', leaseMs: 3000 },
-        requestRepairs: (heights) => requestRepairs(pool, heights, 'test', { reread: true }),
-      },
-      { height, hash: parseFelt(hash) ?? toFelt(0n) },
-    );
+  const revert = async (height: number, hash: string) => {
+    if (own === null) throw new Error('the ingester was not started');
+    const deps = {
+      ...own,
+      store: createIngestStore(pool),
+      settings: { holder: 'tds-revert', leaseMs: 3000 },
+      requestRepairs: (heights: readonly number[]) => requestRepairs(pool, heights, 'test', { reread: true }),
+    };
+    return await revertOrphan(deps, { height, hash: parseFelt(hash) ?? toFelt(0n) });
+  };
+  return { revert, ingester, start };
 }
 
 /** Appends blocks that no ingester knows of. */
@@ -72,7 +73,7 @@ async function newestAccepted(height: number): Promise<bigint | null> {
 const canonical = (height: number): bigint => BigInt(world.node.ledger.at(height)?.hash ?? 0);
 
 test('reverts an orphan with the blocks on top of it, while the ingester runs, once', async () => {
-  const revert = await startWorld();
+  const { revert } = await startWorld();
   await append(orphan(35), orphan(36));
   expect(await differences(world)).not.toEqual([]);
   expect(await revert(35, orphan(35).hash)).toEqual({ heights: [35, 36] });
@@ -85,15 +86,45 @@ test('reverts an orphan with the blocks on top of it, while the ingester runs, o
 });
 
 test('reverts an orphan at a final height, and has the final block published again', async () => {
-  const revert = await startWorld();
+  const { revert } = await startWorld();
   await append(orphan(20));
   expect(await revert(20, orphan(20).hash)).toEqual({ heights: [20] });
   await until('the final block is published again', async () => (await newestAccepted(20)) === canonical(20));
   expect(await differences(world)).toEqual([]);
 });
 
+test('reverts the newest final block, which L1 never accepted, and the ingester goes on', async () => {
+  const { revert, ingester, start } = await startWorld();
+  await ingester.stop();
+  const { node, pool } = world;
+  const head = node.ledger.head();
+  const { hash = '' } = node.ledger.at(head) ?? {};
+  // As after false answers about L1.
+  await pool.query("DELETE FROM tds.recorded_blocks WHERE chunk = 'live'");
+  await pool.query("UPDATE tds.chunks SET final_height = $1, final_hash = $2 WHERE name = 'live'", [
+    head,
+    toFelt(BigInt(hash)),
+  ]);
+  node.control({ command: 'reorg', depth: 1, length: 3 });
+  node.control({ command: 'setL1', height: head });
+  const halted = start();
+  await until('the alarm', async () => {
+    const { rows } = await pool.query("SELECT 1 FROM tds.alarms WHERE name = 'ingest.failing:live'");
+    return rows.length === 1;
+  });
+  expect(await revert(head, hash)).toEqual({ heights: [head] });
+  await halted.stop();
+  start();
+  await world.indexed(node.ledger.head());
+  await until(
+    'the final block is published again',
+    async () => (await newestAccepted(head)) === canonical(head),
+  );
+  expect(await differences(world)).toEqual([]);
+});
+
 test('refuses a block that the chain has, and one that the log does not have', async () => {
-  const revert = await startWorld();
+  const { revert } = await startWorld();
   const before = await world.read(topics.chainBlocks);
   for (const height of [20, 35])
     await expect(revert(height, world.node.ledger.at(height)?.hash ?? '')).rejects.toMatchObject({
