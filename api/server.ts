@@ -202,7 +202,9 @@ function followIndex(
         usableKeys(pool, schema, ids, now()),
         usableSessions(pool, schema, hashes, now()),
       ]);
-      return callers.filter(({ id, tokenHash }) => (id === null ? !sessions.has(tokenHash) : !keys.has(id)));
+      return callers.filter((caller) =>
+        caller.id === null ? !sessions.has(caller.tokenHash) : keys.get(caller.id) !== caller.restrictions,
+      );
     },
     log,
     metrics,

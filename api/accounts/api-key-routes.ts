@@ -193,7 +193,7 @@ function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps):
     path: keyPath,
     summary: 'Change the name and restrictions of an API key',
     description:
-      'Fields that are left out keep their value. Calls are checked by the new values from then on; streams that are open go on until the key expires or is deleted.',
+      'Fields that are left out keep their value. Calls are checked by the new values from then on; open streams of a key whose origins or networks change end within 15 seconds.',
     tag: 'Account and keys',
     auth: 'session',
     isIdempotent: true,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { newestBlock, newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
+import { newestHeightAt, newestRun, runStart } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import {
   holderTotals,
@@ -38,10 +38,14 @@ interface Holders {
   readonly holders: readonly Holder[];
   readonly totals: HolderTotals;
   readonly coverage: Coverage | null;
+  readonly isComplete: boolean;
 }
 
+/** `start`: the lowest height from which all blocks are indexed. */
+type Counted = Coverage & { readonly start: number };
+
 export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
-  const kept = keepWhileUnchanged<Coverage | null>(now);
+  const kept = keepWhileUnchanged<Counted | null>(now);
   return defineRoute({
     id: 'listTokenHolders',
     method: 'GET',
@@ -50,7 +54,8 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
     description: [
       'The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an',
       'NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not',
-      'above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances',
+      'above zero, are left out. Where not all blocks from 0 on are indexed, balances are what accounts have gained since the index',
+      'begins, and `complete` is false. A token whose balances change without transfers, such as a rebasing one, reports other balances',
       'itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to',
       '`X-Indexed-Block` are counted; for a few seconds, so may be blocks above it, and after a reorg blocks that were replaced. With `at_time`,',
       'balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than',
@@ -82,7 +87,7 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       if (query.cursor !== undefined && cursor === null)
         throw invalidInput({ cursor: ['This cursor is not of this query.'] });
       const read = { token, after: cursor?.after ?? null, limit: most + 1 };
-      const { holders, totals, coverage } =
+      const { holders, totals, coverage, isComplete } =
         past === null
           ? await holdersNow(clickhouse, served, read, await countedUpTo(kept, clickhouse, served, request))
           : await holdersAt(clickhouse, served, read, past);
@@ -107,7 +112,7 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
                 ? null
                 : encodeHoldersCursor({ after: last, rank }, search),
           },
-          ...(coverage?.isLate === true ? { complete: false as const } : {}),
+          ...(isComplete ? {} : { complete: false as const }),
         },
       };
     },
@@ -119,15 +124,17 @@ const LOOK_MS = 250;
 
 /** @throws 503 where the balances are not counted up to the block that the client asks for */
 async function countedUpTo(
-  kept: ReturnType<typeof keepWhileUnchanged<Coverage | null>>,
+  kept: ReturnType<typeof keepWhileUnchanged<Counted | null>>,
   clickhouse: ClickHouse,
   served: ServedBuilds,
   request: RequestInfo,
-): Promise<Coverage | null> {
+): Promise<Counted | null> {
   const minBlock = request.minBlock() ?? -1;
-  const read = async (): Promise<Coverage | null> => {
-    const newest = await newestBlock(clickhouse, served);
-    return newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
+  const read = async (): Promise<Counted | null> => {
+    const run = await newestRun(clickhouse, served);
+    if (run === null) return null;
+    const { head, start } = run;
+    return { ...coverageOf(head.height, await uncountedHolders(clickhouse, served)), start };
   };
   return await readCovering(
     async () => await kept(served, 'holders', read, (one) => (one?.upTo ?? -1) >= minBlock),
@@ -141,13 +148,14 @@ async function holdersNow(
   clickhouse: ClickHouse,
   served: ServedBuilds,
   read: HoldersRead,
-  coverage: Coverage | null,
+  coverage: Counted | null,
 ): Promise<Holders> {
   const [holders, totals] = await Promise.all([
     holdersPage(clickhouse, served, read),
     holderTotals(clickhouse, served, read.token),
   ]);
-  return { holders, totals, coverage };
+  const isComplete = coverage === null || (!coverage.isLate && coverage.start === 0);
+  return { holders, totals, coverage, isComplete };
 }
 
 /**
@@ -162,7 +170,8 @@ async function holdersAt(
 ): Promise<Holders> {
   const isTime = typeof past === 'number';
   const upTo = isTime ? await newestHeightAt(clickhouse, served, Math.floor(past / 1000)) : past.height;
-  if (upTo === null) return { holders: [], totals: { holders: 0, sum: 0n }, coverage: null };
+  if (upTo === null)
+    return { holders: [], totals: { holders: 0, sum: 0n }, coverage: null, isComplete: true };
   const [transfers = 0] = await subjectTotals(clickhouse, served, [subjectOf(read.token)], upTo);
   if (transfers > MAX_SUMMED) {
     throw invalidInput({
@@ -171,7 +180,11 @@ async function holdersAt(
       ],
     });
   }
-  return { ...(await holdersUpTo(clickhouse, served, read, upTo)), coverage: null };
+  const [found, start] = await Promise.all([
+    holdersUpTo(clickhouse, served, read, upTo),
+    runStart(clickhouse, served, upTo),
+  ]);
+  return { ...found, coverage: null, isComplete: start === 0 };
 }
 
 const subjectOf = (felt: Felt) => ({ kind: 'token', felt }) as const;

@@ -1,5 +1,5 @@
 import type { Sql } from '../../infra/postgres/client.ts';
-import { keyByHash } from '../../projections/accounts/queries.ts';
+import { keyByHash, restrictionsOf } from '../../projections/accounts/queries.ts';
 import { hashSecret, isWellFormedApiKey } from './api-key.ts';
 import { HttpError, permissionDenied, unauthenticated } from '../http/errors.ts';
 import { rateLimitHeaders, wholeSeconds } from '../limits/allowance.ts';
@@ -72,7 +72,7 @@ export async function checkKey(
   const ceiling = found.rate_limit_per_hour ?? defaultCeiling;
   const refused = await reserveCall(limits, { name: String(found.id), ceiling }, note);
   if (refused !== null) return await fail('ceiling', overCeiling(refused));
-  return { id: found.id, userId: found.user_id, tokenHash: null };
+  return { id: found.id, userId: found.user_id, tokenHash: null, restrictions: restrictionsOf(found) };
 }
 
 /** Reserves a call under an hourly ceiling (null: none). Returns the slot if there is none left. */

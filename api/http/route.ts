@@ -19,7 +19,13 @@ export interface CallerUser {
 
 /** The caller of a route that takes an API key: the key, or on a `GET` also the session of a user. */
 export type CallerKey =
-  | { readonly id: number; readonly userId: number; readonly tokenHash: null }
+  | {
+      readonly id: number;
+      readonly userId: number;
+      readonly tokenHash: null;
+      /** `restrictionsOf` the key at the call. */
+      readonly restrictions: string;
+    }
   | { readonly id: null; readonly userId: number; readonly tokenHash: string };
 
 /** Identifies the caller by each kind of credentials; throws 401 or 403. */

@@ -22,7 +22,7 @@ export interface OpenStream {
 export interface OpenStreamsOptions {
   /** Of a key, or of all sessions of a user. */
   readonly perCaller: number;
-  /** Those of these callers whose key or session has ended. */
+  /** Those of these callers whose key or session has ended, or whose key is restricted otherwise than at the call. */
   readonly endedOf: (callers: readonly CallerKey[]) => Promise<readonly CallerKey[]>;
   readonly log: Logger;
   readonly metrics: Registry;
@@ -40,7 +40,7 @@ const CHECK_MS = 15_000;
 const CLOSE_MS = 2000;
 const RETRY_SECONDS = 5;
 
-/** Counts streams, and ends those of a key or session that was deleted or has expired. */
+/** Counts streams, and ends those of a key or session that was deleted or has expired, or of a key that was restricted. */
 export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStreamsOptions): OpenStreams {
   const entries = new Set<Entry>();
   const countByCaller = new Map<string, number>();

@@ -76,6 +76,8 @@ export interface ListPage<T> {
   /** Of all rows. */
   readonly count: number;
   readonly isEstimate?: boolean | undefined;
+  /** Not all blocks are counted in the rows. */
+  readonly isPartial?: boolean | undefined;
 }
 
 export interface EndlessList<T> extends Loaded<ListPage<T>> {

@@ -83,21 +83,29 @@ export async function keyByHash(db: Sql, schema: string, keyHash: string): Promi
   return key ?? null;
 }
 
-/** Which of these keys may be used at a time (Unix milliseconds). */
+/** Equal for keys that may be used from the same places. */
+export function restrictionsOf({
+  allowed_origins: origins,
+  allowed_ips: networks,
+}: Pick<KeyByHash, 'allowed_origins' | 'allowed_ips'>): string {
+  return JSON.stringify([origins, networks]);
+}
+
+/** Which of these keys may be used at a time (Unix milliseconds), with `restrictionsOf` each. */
 export async function usableKeys(
   db: Sql,
   schema: string,
   ids: readonly number[],
   now: number,
-): Promise<Set<number>> {
+): Promise<Map<number, string>> {
   const rows = await sqlRows(
     db,
-    keyRow.pick({ id: true }),
-    `SELECT k.id FROM ${schema}.api_keys k JOIN ${schema}.users u ON u.id = k.user_id
+    keyRow.pick({ id: true, allowed_origins: true, allowed_ips: true }),
+    `SELECT k.id, k.allowed_origins, k.allowed_ips FROM ${schema}.api_keys k JOIN ${schema}.users u ON u.id = k.user_id
      WHERE k.id = ANY($1) AND u.disabled_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)`,
     [ids, now],
   );
-  return new Set(rows.map(({ id }) => id));
+  return new Map(rows.map((row) => [row.id, restrictionsOf(row)]));
 }
 
 /** Which of these sessions, by the hashes of their tokens, may be used at a time (Unix milliseconds). */

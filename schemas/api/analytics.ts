@@ -29,7 +29,9 @@ export const tokenHoldersAnswer = z.object({
   count: count.meta({ description: 'Number of holders' }),
   results: z.array(tokenHolder),
   links: z.object({ next_cursor: z.string().nullable() }),
-  complete,
+  complete: complete.meta({
+    description: `${complete.description}; also present where not all blocks from 0 on are indexed`,
+  }),
 });
 
 export const tokenPeriod = z

@@ -21,6 +21,8 @@ export interface WorldBlock {
   readonly height: number;
   /** By default one that belongs to the height. */
   readonly hash?: Felt;
+  /** By default the one that belongs to the height below. */
+  readonly parent?: Felt;
   readonly timestamp: number;
   readonly chunk: string;
   readonly transfers: readonly Transfer[];
@@ -95,7 +97,14 @@ export async function writeItems(
 export const hashAt = (height: number): Felt => toFelt(0xb10c_0000n + BigInt(height));
 
 function batchItem(
-  { height, hash = hashAt(height), timestamp, chunk, transfers: moved }: WorldBlock,
+  {
+    height,
+    hash = hashAt(height),
+    parent = hashAt(Math.max(0, height - 1)),
+    timestamp,
+    chunk,
+    transfers: moved,
+  }: WorldBlock,
   version: { seq: number; offset: number; type?: 'block.accepted' | 'block.reverted' },
 ): BlockItem {
   return {
@@ -109,7 +118,7 @@ function batchItem(
       block: {
         height,
         hash,
-        parent_hash: hashAt(Math.max(0, height - 1)),
+        parent_hash: parent,
         timestamp,
         sequencer_address: toFelt(1n),
         starknet_version: '0.14.0',

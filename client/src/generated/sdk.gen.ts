@@ -184,7 +184,7 @@ export class Operations extends HeyApiClient {
     /**
      * Change the name and restrictions of an API key
      *
-     * Fields that are left out keep their value. Calls are checked by the new values from then on; streams that are open go on until the key expires or is deleted.
+     * Fields that are left out keep their value. Calls are checked by the new values from then on; open streams of a key whose origins or networks change end within 15 seconds.
      *
      * **Limits**
      *
@@ -658,7 +658,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the holders of a token
      *
-     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for a few seconds, so may be blocks above it, and after a reorg blocks that were replaced. With `at_time`, balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than 200,000 transfers until then.
+     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. Where not all blocks from 0 on are indexed, balances are what accounts have gained since the index begins, and `complete` is false. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for a few seconds, so may be blocks above it, and after a reorg blocks that were replaced. With `at_time`, balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than 200,000 transfers until then.
      *
      * **Limits**
      *

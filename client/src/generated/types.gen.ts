@@ -4509,7 +4509,7 @@ export type ListTokenHoldersResponses = {
             next_cursor: string | null;
         };
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted; also present where not all blocks from 0 on are indexed
          */
         complete?: false;
     };

@@ -19,8 +19,12 @@ export async function holderPage(
   signal: AbortSignal,
 ): Promise<ListPage<HolderRow>> {
   const query = { limit: HOLDERS, ...(at === null ? {} : { cursor: at }) };
-  const { results, links, count } = await api.listTokenHolders({ path: { address }, query, signal });
-  return { rows: results, next: links.next_cursor, count };
+  const { results, links, count, complete } = await api.listTokenHolders({
+    path: { address },
+    query,
+    signal,
+  });
+  return { rows: results, next: links.next_cursor, count, isPartial: complete === false };
 }
 
 export function Holders({
@@ -32,6 +36,9 @@ export function Holders({
 }): JSX.Element {
   return (
     <Panel title="Holders">
+      {list.data?.isPartial === true && (
+        <p class="note">Not all blocks are indexed: balances count the transfers of those that are.</p>
+      )}
       <Loading of={list}>
         {({ rows }) => (
           <Table

@@ -5,7 +5,12 @@ import type { CallerKey } from '../../../../api/http/route.ts';
 import { createOpenStreams } from '../../../../api/stream/open-streams.ts';
 import { createMetrics } from '../../../../infra/metrics.ts';
 
-const key = (id: number, userId: number): CallerKey => ({ id, userId, tokenHash: null });
+const key = (id: number, userId: number): CallerKey => ({
+  id,
+  userId,
+  tokenHash: null,
+  restrictions: '',
+});
 const session = (userId: number, tokenHash: string): CallerKey => ({ id: null, userId, tokenHash });
 
 let ended: readonly CallerKey[] = [];
