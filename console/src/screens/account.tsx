@@ -15,7 +15,8 @@ import { AccountTransfers } from './account-transfers.tsx';
 export function Account({ address }: { readonly address: string }): JSX.Element {
   useTitle(`Account ${shortHex(address)}`);
   const { query } = usePlace();
-  const view = query.get('view') ?? 'holdings';
+  const asked = query.get('view') ?? '';
+  const view = ['transfers', 'nfts', 'graph'].includes(asked) ? asked : 'holdings';
   const first = useLoad(
     async (api, signal) => {
       const query = { account: address, order: 'asc', limit: 1 } as const;

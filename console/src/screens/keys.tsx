@@ -230,8 +230,8 @@ function EditKey({ of, onDone }: { readonly of: Key; readonly onDone: () => void
         {(data) => (
           <>
             <p>
-              The key begins with <code>{data.prefix}</code>. Changes apply from the next call on; open
-              streams end within 15 seconds.
+              The key begins with <code>{data.prefix}</code>. Changes apply from the next call on; other
+              origins or networks end open streams within 15 seconds.
             </p>
             <Form action={change} submit="Save" busy="Saving…">
               <KeyFields of={data} errorsOf={change.errorsOf} />

@@ -103,7 +103,7 @@ function Start({
       </p>
       {newest !== undefined && (
         <p role="status" class="report">
-          <StateTag state={newest.state} /> <Time at={newest.requested_at} /> {newest.detail}
+          <StateTag state={newest.state} /> requested <Time at={newest.requested_at} /> {newest.detail}
         </p>
       )}
     </>
