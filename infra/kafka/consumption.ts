@@ -201,7 +201,7 @@ class GroupConsumption implements Consumption {
       (offset) => {
         if (generation !== this.#generation || this.#stopping.signal.aborted) return;
         this.#expected.set(idOf(topic, partition), offset);
-        this.#consumer.seek({ topic: this.#topicPrefix + topic, partition, offset: String(offset) });
+        this.#seek(topic, partition, offset);
       },
       (error: unknown) => this.#crash(error),
     );
@@ -262,7 +262,24 @@ class GroupConsumption implements Consumption {
 
   #resumePaused(topic: string, partition: number): void {
     if (this.#paused.delete(idOf(topic, partition)))
-      this.#consumer.resume([{ topic: this.#topicPrefix + topic, partitions: [partition] }]);
+      this.#onGroup(() =>
+        this.#consumer.resume([{ topic: this.#topicPrefix + topic, partitions: [partition] }]),
+      );
+  }
+
+  #seek(topic: string, partition: number, offset: number): void {
+    this.#onGroup(() =>
+      this.#consumer.seek({ topic: this.#topicPrefix + topic, partition, offset: String(offset) }),
+    );
+  }
+
+  /** kafkajs forgets the group when it crashes, before it says so. What was to be said then is decided by the next assignment. */
+  #onGroup(tell: () => void): void {
+    try {
+      tell();
+    } catch (error) {
+      if (!String(error).includes('Consumer group was not initialized')) throw error;
+    }
   }
 
   async stop(): Promise<void> {
@@ -282,7 +299,7 @@ class GroupConsumption implements Consumption {
     this.#expected.set(id, offset);
     this.#sought.add(id);
     this.#resumePaused(topic, partition);
-    this.#consumer.seek({ topic: this.#topicPrefix + topic, partition, offset: String(offset) });
+    this.#seek(topic, partition, offset);
   }
 
   async commit(topic: string, partition: number, nextOffset: number): Promise<void> {
@@ -296,7 +313,9 @@ class GroupConsumption implements Consumption {
 
   pause(topic: string, partition: number): void {
     this.#paused.add(idOf(topic, partition));
-    this.#consumer.pause([{ topic: this.#topicPrefix + topic, partitions: [partition] }]);
+    this.#onGroup(() =>
+      this.#consumer.pause([{ topic: this.#topicPrefix + topic, partitions: [partition] }]),
+    );
   }
 }
 

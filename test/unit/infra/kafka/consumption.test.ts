@@ -12,6 +12,11 @@ function scriptedConsumer() {
   const calls: string[] = [];
   const listeners = new Map<string, (event: unknown) => void>();
   let config: kafkajs.ConsumerConfig | undefined;
+  let hasGroup = true;
+  const inGroup = (call: string): void => {
+    if (!hasGroup) throw new Error('Consumer group was not initialized, consumer#run must be called first');
+    calls.push(call);
+  };
   const { events } = new kafkajs.Kafka({ brokers: ['127.0.0.1:1'] }).consumer({ groupId: 'unused' });
   const consumer = {
     events,
@@ -25,7 +30,9 @@ function scriptedConsumer() {
       return promise;
     },
     disconnect: async () => void calls.push('disconnect'),
-    seek: () => {},
+    seek: ({ offset }: { readonly offset: string }) => inGroup(`seek ${offset}`),
+    pause: () => inGroup('pause'),
+    resume: () => inGroup('resume'),
   } as unknown as kafkajs.Consumer;
   return {
     calls,
@@ -36,6 +43,8 @@ function scriptedConsumer() {
         return consumer;
       },
     },
+    /** What kafkajs does with a crash at first. */
+    forgetGroup: () => void (hasGroup = false),
     /** What kafkajs does when its retries are exhausted. */
     async crash(error: Error): Promise<void> {
       const restart = (await config?.retry?.restartOnFailure?.(error)) ?? true;
@@ -44,8 +53,10 @@ function scriptedConsumer() {
     /** A crash that kafkajs does not call retriable. */
     fail: (error: Error) =>
       listeners.get(events.CRASH)?.({ payload: { error, groupId: '', restart: false } }),
-    assign: () =>
-      listeners.get(events.GROUP_JOIN)?.({ payload: { memberAssignment: { [topic.name]: [0] } } }),
+    assign: () => {
+      hasGroup = true;
+      listeners.get(events.GROUP_JOIN)?.({ payload: { memberAssignment: { [topic.name]: [0] } } });
+    },
   };
 }
 
@@ -61,10 +72,13 @@ const settle = (): Promise<unknown> => vi.advanceTimersByTimeAsync(0);
 afterEach(() => void vi.useRealTimers());
 
 /** A consumption that has joined its group. */
-async function joined(onCrash: (error: unknown) => void = () => {}) {
+async function joined(
+  onCrash: (error: unknown) => void = () => {},
+  startAt: () => Promise<number> = options.startAt,
+) {
   vi.useFakeTimers();
   const scripted = scriptedConsumer();
-  const starting = consume(scripted.kafka, '', { ...options, onCrash });
+  const starting = consume(scripted.kafka, '', { ...options, onCrash, startAt });
   await settle();
   scripted.joins[0]?.resolve();
   return { scripted, consumption: await starting };
@@ -116,6 +130,28 @@ test.each([
   }
   expect(found).toEqual(reported);
   expect(scripted.joins.length).toBe(fails - reported.length);
+});
+
+test('survives an offset, a seek and a pause that come while kafkajs has forgotten its group', async () => {
+  const crashes: unknown[] = [];
+  const offset = Promise.withResolvers<number>();
+  const { scripted, consumption } = await joined(
+    (error) => crashes.push(error),
+    async () => await offset.promise,
+  );
+  scripted.assign();
+  scripted.forgetGroup();
+  consumption.pause(topic.name, 0);
+  consumption.seek(topic.name, 0, 3);
+  offset.resolve(7);
+  await settle();
+  await scripted.crash(new Error('Kafka was unavailable'));
+  await vi.advanceTimersByTimeAsync(1000);
+  scripted.joins[1]?.resolve();
+  scripted.assign();
+  await settle();
+  expect(crashes).toEqual([]);
+  expect(scripted.calls).toEqual(['connect', 'subscribe', 'join', 'join', 'seek 7']);
 });
 
 test('reports a failure that is not retriable', async () => {
