@@ -142,7 +142,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
       : {
           requestBody: {
             required: isBodyRequired(route.body),
-            content: { 'application/json': { schema: route.body } },
+            content: { 'application/json': { schema: route.body, example: examples.bodies[route.id] } },
           },
         }),
     responses: Object.fromEntries([...errors, ...answers]),

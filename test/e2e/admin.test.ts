@@ -196,9 +196,10 @@ test('every operation answers as described, and all answers have an example', as
   else expect(namesOf(recorder.recorded), 'run `npm run examples`').toEqual(namesOf(examples));
 });
 
-/** Operations, statuses, media types and errors with an example. */
-const namesOf = ({ answers, errors }: Examples): string[] =>
+/** Operations with a body, and operations, statuses, media types and errors with an example. */
+const namesOf = ({ answers, bodies, errors }: Examples): string[] =>
   [
+    ...Object.keys(bodies),
     ...Object.entries(answers).flatMap(([id, statuses]) =>
       Object.entries(statuses).flatMap(([status, media]) =>
         Object.keys(media).map((type) => `${id} ${status} ${type}`),

@@ -52,7 +52,7 @@ export interface Recorder {
 }
 
 export async function createRecorder(service: RunningService): Promise<Recorder> {
-  const recorded: Examples = { answers: {}, errors: {} };
+  const recorded: Examples = { answers: {}, bodies: {}, errors: {} };
   const hidden: [string, string][] = [
     // Names of processes begin with it.
     [`"${hostname()}:`, '"tds-1:'],
@@ -108,6 +108,7 @@ export async function createRecorder(service: RunningService): Promise<Recorder>
     send,
     async ask(id, asked = {}) {
       const answer = await send(id, asked);
+      if (asked.body !== undefined) recorded.bodies[id] = exampleOf(asked.body);
       const media = answer.headers.get('content-type')?.split(';')[0];
       const isText = media?.startsWith('text/') === true || media?.includes('ndjson') === true;
       if (media !== undefined && isText)
@@ -165,18 +166,20 @@ function shortened(value: unknown): unknown {
 
 const SECRETS = new Set(['key', 'token', 'secret']);
 
-/** The digits of keys, tokens and secrets are replaced, not those of addresses, which are `0x…`. */
+/** Passwords, and the digits of keys, tokens and secrets are replaced, not those of addresses, which are `0x…`. */
 function withoutSecrets(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutSecrets);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value).map(([name, one]) => [
       name,
-      SECRETS.has(name) && typeof one === 'string'
-        ? one.replace(/^(?!0x)(tds_|whsec_)?[A-Za-z0-9+/_-]{43,}/, (text, prefix = '') =>
-            String(prefix).padEnd(text.length, 'A'),
-          )
-        : withoutSecrets(one),
+      name === 'password'
+        ? 'correct horse battery staple'
+        : SECRETS.has(name) && typeof one === 'string'
+          ? one.replace(/^(?!0x)(tds_|whsec_)?[A-Za-z0-9+/_-]{43,}/, (text, prefix = '') =>
+              String(prefix).padEnd(text.length, 'A'),
+            )
+          : withoutSecrets(one),
     ]),
   );
 }
@@ -185,10 +188,11 @@ function withoutSecrets(value: unknown): unknown {
 const firstLines = (text: string): string => /^(.*\n){0,2}/.exec(text)?.[0] ?? '';
 
 /** Writes the examples in the order of their names, as `npm run format` leaves them. */
-export function writeExamples({ answers, errors }: Examples): void {
+export function writeExamples({ answers, bodies, errors }: Examples): void {
   const path = fileURLToPath(EXAMPLES_FILE);
   const sorted = {
     answers: byName(answers),
+    bodies: byName(bodies),
     errors: Object.fromEntries(Object.entries(errors).map(([status, named]) => [status, byName(named)])),
   };
   writeFileSync(path, JSON.stringify(sorted, null, 2));

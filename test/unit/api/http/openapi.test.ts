@@ -125,12 +125,14 @@ function checker(document: ReturnType<typeof describedApi>) {
     );
 }
 
-test('shows an example of every answer and every error, which its schema accepts', () => {
+test('shows an example of every body, every answer and every error, which its schema accepts', () => {
   const document = describedApi();
   const problemsOf = checker(document);
   for (const { operationId, responses } of operations())
     for (const [status, declared] of Object.entries(responses))
       if (Number(status) < 400) expect(problemsOf(declared), `${operationId} ${status}`).toEqual([]);
+  for (const { operationId, requestBody } of operations())
+    if (requestBody !== undefined) expect(problemsOf(requestBody), operationId).toEqual([]);
   const errors = Object.entries(document.components?.responses ?? {});
   expect(errors.length).toBeGreaterThan(10);
   for (const [name, declared] of errors) {
@@ -148,6 +150,10 @@ test('has no example of what is not described', () => {
       const { content } = response.parse(byId.get(id)?.responses[status]);
       expect(Object.keys(content), `${id} ${status}`).toEqual(expect.arrayContaining(Object.keys(types)));
     }
+  const withBody = operations().filter(({ requestBody }) => requestBody !== undefined);
+  expect(withBody.map(({ operationId }) => operationId)).toEqual(
+    expect.arrayContaining(Object.keys(examples.bodies)),
+  );
   const statuses = operations().flatMap(({ responses }) => Object.keys(responses));
   expect(statuses).toEqual(expect.arrayContaining(Object.keys(examples.errors)));
 });
