@@ -8,6 +8,8 @@ import {
   keyOfUser,
   sessionByTokenHash,
   userByLogin,
+  restrictionsOf,
+  usableKeys,
 } from '../../../projections/accounts/queries.ts';
 import { withNames } from '../../../projections/define.ts';
 import { outcomeById } from '../../../projections/outcomes/queries.ts';
@@ -253,7 +255,14 @@ describe('commands', () => {
       rate_limit_per_hour: null,
       expires_at: NOON + HOUR,
     });
-    await fold([change(1, { name: 'renamed', expires_at: null, allowed_origins: ['b.test'] })]);
+    const restrictions = async () => (await usableKeys(pool, schema, [3], NOON)).get(3);
+    const before = await restrictions();
+    expect(before).toBe(restrictionsOf({ allowed_origins: ['https://a.test'], allowed_ips: [] }));
+    await fold([change(1, { name: 'renamed', expires_at: null })]);
+    expect(await restrictions()).toBe(before);
+    await fold([change(1, { allowed_origins: ['b.test'] })]);
+    // By this the open streams of the key are ended.
+    expect(await restrictions()).not.toBe(before);
     const renamed = { name: 'renamed', expires_at: null, allowed_origins: ['b.test'] };
     expect(await keyOfUser(pool, schema, 1, 3)).toMatchObject(renamed);
     expect(await keyOfUser(pool, schema, 2, 3)).toBeNull();
