@@ -53,6 +53,8 @@ export function createHeaderCheck({
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const confirmed = new Set<string>();
+  /** Blocks that lacked something before any block had matched. A node may never give it. */
+  let lacking = 0;
   /** A version that computes a commitment in another way does so in each block that has what the commitment is made of. */
   const isConfirmed = async (
     commitment: HeaderCommitment,
@@ -63,8 +65,7 @@ export function createHeaderCheck({
     const key = `${commitment} ${version}`;
     if (confirmed.has(key)) return true;
     const same = await blocksBeside(fetch, body, options);
-    const isComparable = same.some((other) => isWhole(commitment, other));
-    if (!isComparable || same.some((other) => isProved(commitment, other))) return false;
+    if (!isNeverProved(commitment, same)) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
     log.warn({ height, commitment, version }, 'a Starknet version of which no block matches');
     return true;
@@ -79,7 +80,7 @@ export function createHeaderCheck({
     if (!isRefusable || mode === 'record') return false;
     if (!(await checks.holds(commitment, null))) {
       // Nothing is known yet: the first blocks are told from those of a chain that makes up its commitments by the ones beside them.
-      if (checks.strange(commitment) >= PROBED) return false;
+      if (outcome === 'incomplete' ? ++lacking > PROBED : checks.strange(commitment) >= PROBED) return false;
       return (await blocksBeside(fetch, body, options)).some((other) => isProved(commitment, other));
     }
     if (await checks.holds(commitment, body.starknet_version)) return true;
@@ -134,6 +135,11 @@ async function blocksBeside(
     other < 0 ? null : await fetch(other, options).catch(() => null);
   const beside = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
   return beside.filter((other) => other !== null).filter(({ body }) => body.starknet_version === version);
+}
+
+/** Whether a block of these can be compared, and none matches. */
+function isNeverProved(commitment: HeaderCommitment, blocks: readonly FetchedBlock[]): boolean {
+  return blocks.some((one) => isWhole(commitment, one)) && !blocks.some((one) => isProved(commitment, one));
 }
 
 /** Whether a block can be compared. */

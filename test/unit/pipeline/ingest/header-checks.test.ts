@@ -193,6 +193,24 @@ test('refuses a block that lacks a part of its header once another block is know
   expect(await outcomes(blocks, { store: known, mode: 'record' })).toEqual(passed);
 });
 
+test('asks for the blocks beside a few incomplete ones only: a node may give no whole block', async () => {
+  const incomplete = Array.from({ length: 40 }, (_, height): FetchedBlock => {
+    const { body, ...rest } = fetched(height, false);
+    const { header: _header, ...bare } = body;
+    return { ...rest, body: bare };
+  });
+  let asked = 0;
+  const counted = new Proxy(incomplete, {
+    get(blocks, height, receiver) {
+      if (typeof height === 'string' && /^[0-9]+$/.test(height)) asked += 1;
+      return Reflect.get(blocks, height, receiver);
+    },
+  });
+  expect(new Set(await outcomes(counted))).toEqual(new Set(['passed']));
+  // Two beside each of eight, but for the first, which has one.
+  expect(asked).toBeLessThan(40 + 2 * 8);
+});
+
 test('record and off refuse none, and off learns nothing', async () => {
   const blocks = [fetched(0, true), fetched(1, false)];
   const store = knownStore();
