@@ -463,6 +463,12 @@ export const settings = {
     null,
     'folder or `s3://` URL of `tds export build`, whose files the API serves; unset: none',
   ),
+  exportRate: setting(
+    'EXPORT_RATE',
+    integer(100, 100_000_000).nullable(),
+    null,
+    'transfers per second that the exports of an API process send together while it reads pages; unset: 8000 for each core',
+  ),
   streamsPerKey: setting(
     'STREAMS_PER_KEY',
     integer(1, 100_000),

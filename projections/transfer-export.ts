@@ -13,12 +13,12 @@ import type { TransferFilters, VersionedSource } from './transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
-/** The file formats, by ClickHouse's name of each. */
+/** The file formats: ClickHouse's name of each, and about what a transfer takes in it. */
 export const exportFormats = {
-  csv: 'CSVWithNames',
-  ndjson: 'JSONEachRow',
-  parquet: 'Parquet',
-  arrow: 'ArrowStream',
+  csv: { format: 'CSVWithNames', rowBytes: 550 },
+  ndjson: { format: 'JSONEachRow', rowBytes: 850 },
+  parquet: { format: 'Parquet', rowBytes: 110 },
+  arrow: { format: 'ArrowStream', rowBytes: 600 },
 } as const;
 export type ExportFormat = keyof typeof exportFormats;
 
@@ -271,7 +271,7 @@ export function exportStatement(
     FROM (${settledRows(asked)}) AS t
     ASOF LEFT JOIN (${prices(asked.tables, parts)}) AS p ON t.token = p.token AND t.time >= p.observed_at`;
   return {
-    statement: { name: 'export.transfers', sql, format: exportFormats[format] },
+    statement: { name: 'export.transfers', sql, ...exportFormats[format] },
     params: {
       ...filterParams([asked.source], asked.filters),
       ...params,

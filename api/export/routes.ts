@@ -14,7 +14,7 @@ import { readLimit } from '../http/stated-limits.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import type { TransferSearch } from '../transfers/filters.ts';
 import { codingOf, exportBody } from './body.ts';
-import type { FileSummary } from './body.ts';
+import type { Coding, FileSummary } from './body.ts';
 import { openExport } from './open.ts';
 import type { ExportRecords } from './records.ts';
 
@@ -67,7 +67,11 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     asOf: 'Use `to_block`.',
     params: exportParams,
     query: exportQuery,
-    limits: [readLimit('export'), 'Seconds until a client that takes nothing is disconnected: 60'],
+    limits: [
+      readLimit('export'),
+      'Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core',
+      'Seconds until a client that takes nothing is disconnected: 60',
+    ],
     response: {
       200: new StreamedAnswer({
         [mediaTypes.csv]: 'A line of names, then a line for each transfer',
@@ -83,10 +87,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       const mediaType = mediaTypes[format];
       const search = resolveSearch(query, assertBounded);
       const coding = codingOf(request.header('accept-encoding'));
-      const headers = {
-        Vary: 'Accept-Encoding',
-        ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }),
-      };
+      const headers = headersOf(coding);
       // It begins no export, so that it has no block and no id either.
       if (request.isHead) return { status: 200, headers, body: { mediaType, stream: null } };
       const clickhouse = clickhouseFor(request, { readClass: 'export' });
@@ -125,6 +126,10 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       };
     },
   });
+}
+
+function headersOf(coding: Coding): Readonly<Record<string, string>> {
+  return { Vary: 'Accept-Encoding', ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }) };
 }
 
 function trailersOf(whole: FileSummary | null): Readonly<Record<string, string>> {

@@ -2,6 +2,7 @@ import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
 import type { ClickHouse, ReadOptions, Settings } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { HttpError, unavailable as overloaded } from './errors.ts';
+import { createPacing } from './pacing.ts';
 import { createReadQueue } from './read-queue.ts';
 import type { ReadingRequest, ReadQueue, ReadQueueLimits } from './read-queue.ts';
 import type { RequestInfo } from './route.ts';
@@ -13,6 +14,8 @@ interface ReadClass extends ReadQueueLimits {
   readonly waitMs?: number;
   /** The request keeps its place until its answer is sent: the answer is large, and held in memory until then. */
   readonly keepsPlace?: true;
+  /** Somebody waits for the answer: files are sent slowly meanwhile. */
+  readonly isAwaited?: true;
   /** Limits of one read; a query may set others. */
   readonly settings: Settings;
 }
@@ -34,6 +37,7 @@ const pageSettings = {
 export const readClasses = {
   /** Pages, counts and sums. */
   page: {
+    isAwaited: true,
     places: 8,
     placesPerUser: 6,
     placesPerCaller: 4,
@@ -43,6 +47,7 @@ export const readClasses = {
   },
   /** All balances of an account: thousands, which are worked out and sent by this process. */
   account: {
+    isAwaited: true,
     keepsPlace: true,
     places: 6,
     placesPerUser: 4,
@@ -128,6 +133,14 @@ export type ClickHouseFor = (
   options?: { readonly readClass?: ReadClassName; readonly timeoutMs?: number },
 ) => ClickHouse;
 
+export interface ReadLimits {
+  /** Of every class, instead of its own. */
+  readonly queue?: Partial<ReadQueueLimits>;
+  /** Rows a second of all files together while pages are read. */
+  readonly fileRowsPerSecond?: number;
+  readonly now?: () => number;
+}
+
 /**
  * Shares a few places for reads fairly among callers, within the limits of each class. A read whose client disconnected
  * is dropped, also from the queue, and ClickHouse cancels it. Errors say whether a retry can help: `QUERY_TIMEOUT`,
@@ -135,9 +148,9 @@ export type ClickHouseFor = (
  */
 export function limitReads(
   clickhouse: ClickHouse,
-  limits: Partial<ReadQueueLimits> = {},
-  now: () => number = Date.now,
+  { queue: limits = {}, fileRowsPerSecond = Infinity, now = Date.now }: ReadLimits = {},
 ): ClickHouseFor {
+  const pacing = createPacing(fileRowsPerSecond, now);
   const queues: Readonly<Record<ReadClassName, ReadQueue>> = {
     page: createReadQueue({ ...readClasses.page, ...limits }, now),
     account: createReadQueue({ ...readClasses.account, ...limits }, now),
@@ -178,7 +191,7 @@ export function limitReads(
       try {
         return await inPlace((priority) => {
           hasStarted = true;
-          return read(priority);
+          return readClass.isAwaited ? pacing.during(() => read(priority)) : read(priority);
         });
       } catch (error) {
         throw asReadError(error, name);
@@ -203,9 +216,10 @@ export function limitReads(
         ),
       // Only the beginning of a file is awaited: its class keeps the place until the answer is sent.
       file: (statement, params, options) =>
-        limited(statement.name, (priority) =>
-          clickhouse.file(statement, params, withLimits(options, priority)),
-        ),
+        limited(statement.name, async (priority) => {
+          const file = await clickhouse.file(statement, params, withLimits(options, priority));
+          return pacing.paced(file, statement.rowBytes);
+        }),
     };
   };
 }

@@ -35,6 +35,8 @@ export interface FileStatement {
   readonly sql: string;
   /** ClickHouse's name of the format. */
   readonly format: string;
+  /** What a row takes of the file, about. */
+  readonly rowBytes: number;
 }
 
 export interface ReadOptions {

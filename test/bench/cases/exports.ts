@@ -16,8 +16,10 @@ import type { Probe, Synthetic } from '../synthetic.ts';
 const FIRST_HEIGHT = 102_400;
 const ROWS_PER_BLOCK = 500;
 
-/** Pages read alone, and beside an export. */
-const PAGES = 900;
+/** Pages read alone, and beside exports. */
+const PAGES = 1800;
+/** Each is some seconds long: beside the beginning of an export pages take longer than beside the rest of it. */
+const ROUNDS = 2;
 const PROBES = 200;
 
 const files = [
@@ -106,15 +108,15 @@ async function besideExport(
       into.push(performance.now() - began);
     }
   };
-  await readPages(PAGES, []);
+  await readPages(PAGES / ROUNDS, []);
   const [alone, beside]: [number[], number[]] = [[], []];
-  for (let round = 0; round < 3; round += 1) {
-    await readPages(PAGES / 3, alone);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await readPages(PAGES / ROUNDS, alone);
     let isDone = false;
     const exporting = (async () => {
       while (!isDone) await download();
     })();
-    await readPages(PAGES / 3, beside);
+    await readPages(PAGES / ROUNDS, beside);
     isDone = true;
     await exporting;
   }

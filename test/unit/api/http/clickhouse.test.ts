@@ -1,3 +1,5 @@
+import { Readable } from 'node:stream';
+
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
@@ -50,7 +52,7 @@ function requestOf(name = 'key 1', client = new AbortController(), user = `user 
 
 test('runs a few reads at a time and queues the others', async () => {
   const server = slow();
-  const clickhouse = limitReads(server, { places: 2 })(requestOf());
+  const clickhouse = limitReads(server, { queue: { places: 2 } })(requestOf());
   const reads = Array.from({ length: 5 }, () => clickhouse.rows(query));
   await settled();
   expect(server.running()).toBe(2);
@@ -63,7 +65,7 @@ test('runs a few reads at a time and queues the others', async () => {
 
 test("runs the reads of a caller's earliest request first", async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { placesPerCaller: 1 });
+  const clickhouseFor = limitReads(server, { queue: { placesPerCaller: 1 } });
   const done: string[] = [];
   const request = async (name: string): Promise<void> => {
     const own = clickhouseFor(requestOf());
@@ -85,7 +87,7 @@ test("runs the reads of a caller's earliest request first", async () => {
 
 test('a caller with many requests leaves places to others', async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { places: 3, placesPerCaller: 2 });
+  const clickhouseFor = limitReads(server, { queue: { places: 3, placesPerCaller: 2 } });
   const greedy = Array.from({ length: 50 }, () => clickhouseFor(requestOf('key 1')).rows(query));
   await settled();
   expect(server.running()).toBe(2);
@@ -104,7 +106,7 @@ test('a caller with many requests leaves places to others', async () => {
 
 test('a read is aborted when its client disconnects, and never starts if it is still queued', async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { places: 1 });
+  const clickhouseFor = limitReads(server, { queue: { places: 1 } });
   const [first, second] = [new AbortController(), new AbortController()];
   const running = expect(clickhouseFor(requestOf('key 1', first)).rows(query)).rejects.toMatchObject(
     unavailable,
@@ -125,7 +127,7 @@ test('a read is aborted when its client disconnects, and never starts if it is s
 
 test('the reads of a request time out, time in the queue included', async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { places: 1 });
+  const clickhouseFor = limitReads(server, { queue: { places: 1 } });
   const clickhouse = clickhouseFor(requestOf(), { timeoutMs: 30 });
   const late = clickhouseFor(requestOf(), { timeoutMs: 15 });
   const reads = [clickhouse.rows(query), clickhouse.rows(query), late.rows(query)];
@@ -142,7 +144,7 @@ test('the reads of a request time out, time in the queue included', async () => 
 
 test('leaves places to other users, however many keys a user has', async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { places: 3, placesPerUser: 2, placesPerCaller: 2 });
+  const clickhouseFor = limitReads(server, { queue: { places: 3, placesPerUser: 2, placesPerCaller: 2 } });
   const client = new AbortController();
   const many = Array.from({ length: 40 }, (_, i) =>
     clickhouseFor(requestOf(`key ${i}`, client, 'user 1')).rows(query),
@@ -160,7 +162,7 @@ test('leaves places to other users, however many keys a user has', async () => {
 
 test('gives a free place to the user, and the key, that has read least', async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { places: 1 });
+  const clickhouseFor = limitReads(server, { queue: { places: 1 } });
   const order: string[] = [];
   const read = async (name: string, user: string): Promise<void> => {
     await clickhouseFor(requestOf(name, new AbortController(), user)).rows(query);
@@ -187,8 +189,7 @@ test('puts those after others whose reads took much more time: users, and keys o
         return await server.rows(asked, params, options);
       },
     },
-    {},
-    () => now,
+    { now: () => now },
   );
   const start = async (name: string, user: string): Promise<number> => {
     void clickhouseFor(requestOf(name, new AbortController(), user))
@@ -262,7 +263,7 @@ test('a trace does not wait for a place beyond its time', async () => {
 
 test('rejects at once what exceeds the requests of a caller that may wait', async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { places: 1, maxWaiting: 1 });
+  const clickhouseFor = limitReads(server, { queue: { places: 1, maxWaiting: 1 } });
   const reads = [clickhouseFor(requestOf()).rows(query)];
   await settled();
   reads.push(clickhouseFor(requestOf()).rows(query));
@@ -279,7 +280,7 @@ test('rejects at once what exceeds the requests of a caller that may wait', asyn
 
 test('rejects the newest requests as soon as it is clear that they would start too late', async () => {
   const server = slow();
-  const clickhouseFor = limitReads(server, { places: 1 });
+  const clickhouseFor = limitReads(server, { queue: { places: 1 } });
   const startedAt = performance.now();
   const outcomes = Array.from({ length: 100 }, async () => {
     try {
@@ -338,5 +339,31 @@ test.each(['page', 'account', 'trace'] as const)(
     // ClickHouse ends a read no later than its request.
     expect(Number(sent[0]?.['max_execution_time']) * 1000).toBe(readClasses[readClass].timeoutMs);
     expect(sent[1]?.['max_execution_time']).toBe(1);
+  },
+);
+
+test.each([
+  { readClass: 'page', isSlow: true },
+  { readClass: 'account', isSlow: true },
+  { readClass: 'trace', isSlow: false },
+] as const)(
+  'a file beside a read of the class $readClass is slow: $isSlow',
+  async ({ readClass, isSlow }) => {
+    const server = slow();
+    const chunks = Array.from({ length: 100 }, () => Buffer.alloc(100));
+    const file = async (): Promise<Readable> => Readable.from(chunks, { objectMode: false });
+    const clickhouseFor = limitReads({ ...server, file }, { fileRowsPerSecond: 100 });
+    void clickhouseFor(requestOf('reader'), { readClass })
+      .rows(query)
+      .catch(() => {});
+    await settled();
+    const statement = { name: 'test', sql: 'SELECT 1', format: 'CSV', rowBytes: 10 };
+    const sent = await clickhouseFor(requestOf('exporter'), { readClass: 'export' }).file(statement, {}, {});
+    let bytes = 0;
+    sent.on('data', (chunk: Buffer) => void (bytes += chunk.length));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(bytes < 10_000).toBe(isSlow);
+    expect(bytes).toBeGreaterThan(0);
+    sent.destroy();
   },
 );

@@ -153,7 +153,11 @@ test.each([1, 7, 33, 36, 500])(
         response.end();
       });
       const { signal } = new AbortController();
-      const file = await clickhouse.file({ name: 'test', sql: 'SELECT 1', format: 'CSV' }, {}, { signal });
+      const file = await clickhouse.file(
+        { name: 'test', sql: 'SELECT 1', rowBytes: 10, format: 'CSV' },
+        {},
+        { signal },
+      );
       let read = '';
       for await (const part of file) read += String(part);
       return read;

@@ -1,0 +1,65 @@
+import { Transform, pipeline } from 'node:stream';
+import type { Readable, TransformCallback } from 'node:stream';
+
+import { sleep } from '../../infra/lifecycle.ts';
+
+/** Sends files slowly while pages are read. */
+export interface Pacing {
+  /** Reads a page. */
+  during<T>(read: () => Promise<T>): Promise<T>;
+  /** The same file. All files together pass at most the rate of rows while pages are read. */
+  paced(file: Readable, rowBytes: number): Readable;
+}
+
+/** So long after a page, the next one is expected. */
+const RECENT_MS = 500;
+/** Rows are sent for this time at once: most pages then are read while nothing is sent. */
+const SLICE_MS = 500;
+/** How soon a file is sent at full speed again. */
+const STEP_MS = 100;
+
+/**
+ * A file takes all that is left of the machine, and its statement cannot be made to take less: with the lowest priority of its
+ * threads a page still takes half as long again, as it shares its core. What is not read of it, ClickHouse does not compute.
+ *
+ * @param rowsPerSecond of all files together, while pages are read
+ */
+export function createPacing(rowsPerSecond: number, now: () => number = Date.now): Pacing {
+  let running = 0;
+  let lastAt = -Infinity;
+  let dueAt = -Infinity;
+  const isReading = (): boolean => running > 0 || now() - lastAt < RECENT_MS;
+
+  /** Resolves when so many rows may be sent. */
+  const inTurn = async (rows: number): Promise<void> => {
+    dueAt = Math.max(dueAt, now()) + (1000 * rows) / rowsPerSecond;
+    if (isReading() && dueAt - now() < SLICE_MS) return;
+    while (isReading() && now() < dueAt) await sleep(Math.min(STEP_MS, dueAt - now()));
+    if (!isReading()) dueAt = now();
+  };
+
+  return {
+    async during(read) {
+      running += 1;
+      try {
+        return await read();
+      } finally {
+        running -= 1;
+        lastAt = now();
+      }
+    },
+    paced(file, rowBytes) {
+      const paced = new Transform({
+        transform(chunk: Buffer, _, done: TransformCallback) {
+          void (async () => {
+            await inTurn(chunk.length / rowBytes);
+            done(null, chunk);
+          })();
+        },
+      });
+      // An error of either destroys both, and reaches the reader of the second.
+      pipeline(file, paced, () => {});
+      return paced;
+    },
+  };
+}
