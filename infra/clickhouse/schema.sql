@@ -27,7 +27,7 @@ CREATE TABLE account_feed_v5_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, block_desc, position_desc, item_desc, leg)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, min_compress_block_size = 8192, max_compress_block_size = 16384, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, min_compress_block_size = 8192, max_compress_block_size = 16384, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE account_ledger_by_block_v2_b1
 (
@@ -42,7 +42,7 @@ CREATE TABLE account_ledger_by_block_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (range, account, token, block)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE account_ledger_ranges_v2_b1
 (
@@ -56,7 +56,7 @@ CREATE TABLE account_ledger_ranges_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, range)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE account_ledger_v2_b1
 (
@@ -76,7 +76,7 @@ CREATE TABLE account_ledger_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, block_desc, position_desc, item_desc, leg)
-SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE block_events_v1_b1
 (
@@ -94,7 +94,7 @@ CREATE TABLE block_events_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY block_desc
-SETTINGS index_granularity = 16, index_granularity_bytes = 262144, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 16, index_granularity_bytes = 262144, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE chain_stats_v1_b1
 (
@@ -110,7 +110,7 @@ CREATE TABLE chain_stats_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (step, start)
-SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE indexed_block_ranges_v3_b1
 (
@@ -130,7 +130,7 @@ CREATE TABLE indexed_block_ranges_v3_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (chunk, range)
-SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE indexed_blocks_v3_b1
 (
@@ -154,7 +154,7 @@ CREATE TABLE indexed_blocks_v3_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY block_desc
-SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE nft_moves_v1_b1
 (
@@ -172,7 +172,7 @@ CREATE TABLE nft_moves_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, token_id, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 512, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE nft_places_v1_b1
 (
@@ -185,7 +185,7 @@ CREATE TABLE nft_places_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (nft, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 512, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE nft_transfers_v1_b1
 (
@@ -205,7 +205,7 @@ CREATE TABLE nft_transfers_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, token_id, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE ohlc_hourly_v1_b1
 (
@@ -226,7 +226,7 @@ CREATE TABLE ohlc_hourly_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, hour)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE period_stats_due_v1_b1
 (
@@ -239,7 +239,7 @@ CREATE TABLE period_stats_due_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (block_desc, hour)
-SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE price_points_v1_b1
 (
@@ -254,7 +254,7 @@ CREATE TABLE price_points_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, hour, observed_at)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE reverted_blocks_v1_b1
 (
@@ -266,7 +266,7 @@ CREATE TABLE reverted_blocks_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (block_desc, block_hash)
-SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE token_holder_ranks_v1_b1
 (
@@ -279,7 +279,7 @@ CREATE TABLE token_holder_ranks_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, balance_desc, account)
-SETTINGS index_granularity = 256, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 256, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE token_holder_totals_v1_b1
 (
@@ -293,7 +293,7 @@ CREATE TABLE token_holder_totals_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, shard)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE token_holders_due_v1_b1
 (
@@ -306,7 +306,7 @@ CREATE TABLE token_holders_due_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (block_desc, hour)
-SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE token_holders_pass_v1_b1
 (
@@ -322,7 +322,7 @@ CREATE TABLE token_holders_pass_v1_b1
 ENGINE = MergeTree
 ORDER BY (pass, token, shard, account)
 TTL made_at + toIntervalHour(1)
-SETTINGS ttl_only_drop_parts = 1, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, index_granularity = 8192;
+SETTINGS ttl_only_drop_parts = 1, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10, index_granularity = 8192;
 
 CREATE TABLE token_holders_v1_b1
 (
@@ -336,7 +336,7 @@ CREATE TABLE token_holders_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, shard, account)
-SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE token_stats_v1_b1
 (
@@ -355,7 +355,7 @@ CREATE TABLE token_stats_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, step, start)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE transfer_counts_by_block_v2_b1
 (
@@ -369,7 +369,7 @@ CREATE TABLE transfer_counts_by_block_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (range, subject_kind, subject, block)
-SETTINGS min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, index_granularity = 8192;
+SETTINGS min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10, index_granularity = 8192;
 
 CREATE TABLE transfer_counts_v2_b1
 (
@@ -382,7 +382,7 @@ CREATE TABLE transfer_counts_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (subject_kind, subject, range)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE transfers_v4_b1
 (
@@ -408,7 +408,7 @@ CREATE TABLE transfers_v4_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, min_compress_block_size = 8192, max_compress_block_size = 16384, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, min_compress_block_size = 8192, max_compress_block_size = 16384, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE tx_index_v2_b1
 (
@@ -423,7 +423,7 @@ CREATE TABLE tx_index_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (tx_hash, block_desc)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE usage_counts_v1_b1
 (
@@ -437,7 +437,7 @@ CREATE TABLE usage_counts_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (key_id, hour, log_offset)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;
 
 CREATE TABLE usage_hourly_v1_b1
 (
@@ -450,4 +450,4 @@ CREATE TABLE usage_hourly_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (key_id, hour)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10;

@@ -40,7 +40,7 @@ test('a table of an earlier release gets the settings of every table', async () 
   const { pool, clickhouse } = world;
   const committed = await dumpClickHouse(clickhouse);
   await clickhouse.ddl(
-    `ALTER TABLE ${firstTable('transfers')} RESET SETTING fsync_after_insert, fsync_part_directory, replicated_deduplication_window`,
+    `ALTER TABLE ${firstTable('transfers')} RESET SETTING fsync_after_insert, fsync_part_directory, replicated_deduplication_window, merge_selector_base`,
   );
   expect(await dumpClickHouse(clickhouse)).not.toBe(committed);
   await updateTableSettings(pool, clickhouse);

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 
 import { tableStatement } from '../../../../infra/clickhouse/ddl.ts';
 
-const SETTINGS = 'fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0';
+const SETTINGS =
+  'fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, merge_selector_base = 10';
 const create = `-- CREATE TABLE of a comment.
 CREATE TABLE IF NOT EXISTS transfers_v3_b7 (
   token FixedString(32),  -- felt
