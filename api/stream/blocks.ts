@@ -4,7 +4,7 @@ import { linkedBlocks } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
-import { versionedTransfers } from '../../projections/transfers/queries.ts';
+import { versionedTransfers, versionsOfAll } from '../../projections/transfers/queries.ts';
 import type { StoredTransfer, VersionedTransfer } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { transferJson } from '../transfers/present.ts';
@@ -73,6 +73,41 @@ export async function withTransfers(
   return await settle(reading, wanted, blocks, await readRows(reading, wanted, blocks, NO_LIMIT));
 }
 
+/** All transfers at some heights, read beside the blocks there. */
+export interface RowsAhead {
+  readonly heights: Heights;
+  readonly rows: readonly VersionedTransfer[];
+}
+
+/** null: there are more than `most`. */
+export async function readAhead(
+  { clickhouse, served }: Pick<BlockReading, 'clickhouse' | 'served'>,
+  { from, to }: Heights,
+  most: number,
+): Promise<RowsAhead | null> {
+  const filters = { felts: {}, lo: from, hi: to };
+  const { query, params } = versionedTransfers(versionsOfAll(served), filters, { seqs: [], limit: most + 1 });
+  const rows = await clickhouse.rows(query, params, { settings: rowSettings });
+  return rows.length > most ? null : { heights: { from, to }, rows };
+}
+
+/** `withTransfers` of blocks whose transfers may have been read ahead. Rows that were read too early are read again. */
+export async function withAllTransfers(
+  reading: BlockReading,
+  blocks: readonly LinkedBlock[],
+  ahead: RowsAhead | null,
+): Promise<StreamedBlock[]> {
+  const wanted = { filter: {}, source: versionsOfAll };
+  const [first, last] = [blocks[0], blocks.at(-1)];
+  if (ahead !== null && first !== undefined && last !== undefined) {
+    const { from, to } = ahead.heights;
+    const isCovered = first.height >= from && last.height <= to;
+    const whole = isCovered ? await settle(reading, wanted, blocks, ahead.rows) : [];
+    if (whole.length === blocks.length) return whole;
+  }
+  return await withTransfers(reading, wanted, blocks);
+}
+
 async function readRows(
   { clickhouse, served }: BlockReading,
   { filter, source }: Wanted,
@@ -84,10 +119,10 @@ async function readRows(
   const filters = { felts: filter, lo: first.height, hi: last.height };
   const seqs = blocks.map(({ seq }) => seq);
   const { query, params } = versionedTransfers(source(served), filters, { seqs, limit });
-  return await clickhouse.rows(query, params, {
-    settings: { max_result_rows: 0, max_threads: 1, select_sequential_consistency: 1 },
-  });
+  return await clickhouse.rows(query, params, { settings: rowSettings });
 }
+
+const rowSettings = { max_result_rows: 0, max_threads: 1, select_sequential_consistency: 1 } as const;
 
 /** The blocks before the first one that is being reverted or indexed again, each with its rows. */
 async function settle(

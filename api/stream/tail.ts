@@ -7,9 +7,8 @@ import { chunkRows, finalHeight } from '../../projections/chain-status/queries.t
 import { newestLinked } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
-import { versionsOfAll } from '../../projections/transfers/queries.ts';
 import { unavailable } from '../http/errors.ts';
-import { withTransfers } from './blocks.ts';
+import { readAhead, withAllTransfers } from './blocks.ts';
 import type { StreamedBlock } from './blocks.ts';
 import { findUndo } from './undo.ts';
 import type { BlockId, Undo } from './undo.ts';
@@ -64,23 +63,28 @@ export interface TailDeps {
 const BLOCKS = 64;
 /** Transfers that a view holds, some kB each; of a burst of blocks with more, each stream reads its own. */
 const TRANSFERS = 20_000;
+/** Heights whose transfers are read before it is known whether blocks are there. */
+const AHEAD = 4;
 /** A notification may be lost. */
-const POLL_MS = 500;
+const POLL_MS = 1000;
 /** For the first view. */
 const VIEW_MS = 5000;
 
 export function createTail(deps: TailDeps): Tail {
   const stop = new AbortController();
   let streams = 0;
+  let isTold = false;
   let current: TailView | null = null;
-  let undos = new Map<string, ReturnType<Tail['undoOf']>>();
+  const undos = createUndos(deps);
   const waiting = new Set<() => void>();
 
   const refresh = async (): Promise<void> => {
-    const next = await readView(deps, current);
+    const wasTold = isTold;
+    isTold = false;
+    const next = await readView(deps, current, wasTold);
     if (current !== null && isSame(current, next)) return;
     current = next;
-    undos = new Map();
+    undos.clear();
     void resumeAll([...waiting]);
   };
   const reading = repeat(async () => {
@@ -130,23 +134,33 @@ export function createTail(deps: TailDeps): Tail {
     },
     newest: () => current,
     changed,
-    undoOf(newest) {
-      const key = `${newest.height} ${newest.hash}`;
-      const known = undos.get(key);
-      if (known !== undefined) return known;
-      const first = current?.first ?? 0;
-      const found = deps
-        .servedBuilds()
-        .then(async (served) => await findUndo(deps.clickhouse, served, newest, first));
-      undos.set(key, found);
-      const forget = (): boolean => undos.delete(key);
-      found.then((undo) => (undo === null || undo === 'unknown' ? forget() : null), forget);
-      return found;
+    undoOf: (newest) => undos.of(newest, current?.first ?? 0),
+    notify() {
+      isTold = true;
+      reading.wake();
     },
-    notify: reading.wake,
     async close() {
       stop.abort();
       await reading.close();
+    },
+  };
+}
+
+/** Each undo is found once for all streams. */
+function createUndos({ servedBuilds, clickhouse }: TailDeps) {
+  let undos = new Map<string, ReturnType<Tail['undoOf']>>();
+  return {
+    clear: (): void => void (undos = new Map()),
+    of(newest: BlockId, first: number): ReturnType<Tail['undoOf']> {
+      const known = undos;
+      const key = `${newest.height} ${newest.hash}`;
+      const earlier = known.get(key);
+      if (earlier !== undefined) return earlier;
+      const found = servedBuilds().then(async (served) => await findUndo(clickhouse, served, newest, first));
+      known.set(key, found);
+      const forget = (): boolean => known.delete(key);
+      found.then((undo) => (undo === null || undo === 'unknown' ? forget() : null), forget);
+      return found;
     },
   };
 }
@@ -160,23 +174,26 @@ async function resumeAll(streams: readonly (() => void)[]): Promise<void> {
   }
 }
 
-async function readView(deps: TailDeps, before: TailView | null): Promise<TailView> {
+/** @param isNewer the index has changed since: the next transfers are read beside the blocks, not after them */
+async function readView(deps: TailDeps, before: TailView | null, isNewer: boolean): Promise<TailView> {
   const { clickhouse, pool, servedBuilds } = deps;
   const served = await servedBuilds();
   const schema = served.schema('chain-status');
   const l1Height = await finalHeight(pool, schema);
-  const [chunks, blocks] = await Promise.all([
+  const head = before?.blocks.at(-1)?.block.height;
+  const [chunks, blocks, ahead] = await Promise.all([
     chunkRows(pool, schema),
     newestLinked(clickhouse, served, BLOCKS),
+    isNewer && head !== undefined
+      ? readAhead({ clickhouse, served }, { from: head + 1, to: head + AHEAD }, TRANSFERS)
+      : null,
   ]);
   const known = new Map((before?.blocks ?? []).map((one) => [`${one.block.hash} ${one.block.seq}`, one]));
   const isKnown = (block: LinkedBlock): TailBlock | undefined => known.get(`${block.hash} ${block.seq}`);
   const firstNew = before === null ? -1 : blocks.findIndex((block) => isKnown(block) === undefined);
   const fresh = firstNew < 0 ? [] : blocks.slice(firstNew);
   const isBurst = fresh.reduce((sum, { transfers }) => sum + transfers, 0) > TRANSFERS;
-  const whole = isBurst
-    ? []
-    : await withTransfers({ clickhouse, pool, served }, { filter: {}, source: versionsOfAll }, fresh);
+  const whole = isBurst ? [] : await withAllTransfers({ clickhouse, pool, served }, fresh, ahead);
   const read = new Map(whole.map((one) => [one.block.hash, one]));
   const all = blocks.map((block): TailBlock => ({
     block,
