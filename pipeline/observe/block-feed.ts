@@ -36,6 +36,8 @@ const FETCH_BYTES = 2_000_000;
  * most: all partitions in turn stay well below STALL_SECONDS.
  */
 const PAUSE_MS = { min: 500, max: 2000 };
+/** Before a batch: while a new block is projected and read, the machine is left to that. */
+const LATER_MS = 250;
 
 export function createBlockFeed(
   options: ObserverOptions & { readonly isBackfilling: IsBackfilling },
@@ -63,6 +65,7 @@ export function createBatchHandler(
   }: { readonly handlers: readonly BlockHandler[]; readonly isBackfilling: IsBackfilling },
 ): (batch: LogBatch) => Promise<void> {
   return async ({ partition, messages }) => {
+    await sleep(LATER_MS, signal);
     const began = performance.now();
     const blocks = messages.flatMap(({ offset, value }): LoggedBlock[] => {
       const block = readBlockContracts(value);

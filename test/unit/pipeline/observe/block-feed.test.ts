@@ -45,10 +45,15 @@ describe('createBatchHandler', () => {
       (name: string): BlockHandler =>
       async (blocks) =>
         void seen.push([name, blocks.map(({ offset }) => offset)]);
-    await handlerOf(
+    const handled = handlerOf(
       record('a'),
       record('b'),
     )(batchOf([accepted(block(1), 1), 'nonsense', reverted(block(1), 2), accepted(block(1), 3)]));
+    await vi.advanceTimersByTimeAsync(200);
+    // A new block is projected and read first.
+    expect(seen).toEqual([]);
+    await vi.advanceTimersByTimeAsync(100);
+    await handled;
     expect(seen).toEqual([
       ['a', [0, 3]],
       ['b', [0, 3]],
@@ -75,14 +80,14 @@ describe('createBatchHandler', () => {
     const handle = handlerOf(async () => {});
     isBackfilling = true;
     const paused = run(handle, batchOf([accepted(block(1), 1)]));
-    await vi.advanceTimersByTimeAsync(400);
+    await vi.advanceTimersByTimeAsync(600);
     expect(paused.ended).toBe(false);
     await vi.advanceTimersByTimeAsync(5000);
     expect(paused.ended).toBe(true);
 
     isBackfilling = false;
     const prompt = run(handle, batchOf([accepted(block(1), 1)]));
-    await vi.advanceTimersByTimeAsync(0);
+    await vi.advanceTimersByTimeAsync(250);
     expect(prompt.ended).toBe(true);
   });
 });
