@@ -91,6 +91,17 @@ interface TouchedRange {
   readonly offset: number;
 }
 
+/**
+ * Whether these blocks are of the newest range, which more blocks follow: a reader of sums of ranges uses only those below the
+ * height up to which it reads.
+ */
+export function isNewestRange(touched: readonly TouchedBlock[]): boolean {
+  const ranges = touchedRanges(touched);
+  return (
+    touched.every(({ isNew }) => isNew) && ranges.length === 1 && ranges.every(({ last, end }) => last < end)
+  );
+}
+
 /** All messages about a range lie in one partition, so their offsets order them. */
 export function touchedRanges(touched: readonly TouchedBlock[]): TouchedRange[] {
   const byRange = Map.groupBy(touched, ({ height }) => Math.floor(height / HEIGHT_RANGE));

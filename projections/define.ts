@@ -49,6 +49,8 @@ export interface TouchedBlock {
   readonly height: number;
   readonly chunk: string;
   readonly offset: number;
+  /** It was accepted as the new head of the chain. */
+  readonly isNew: boolean;
 }
 
 /** A message of `prices`. */
@@ -106,6 +108,11 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
    * and of all earlier messages are acknowledged.
    */
   derive?(touched: readonly T[]): readonly DeriveStatement[];
+  /**
+   * Pure: whether readers of what these messages index use nothing that is derived from them, so that it is derived after the
+   * rows that say what is indexed. Default: false.
+   */
+  isDerivedLast?(touched: readonly T[]): boolean;
   /**
    * Required on a topic with finite retention. Returns the statements that copy the rows of messages before
    * `firstOffset`, which the log has deleted, from the previous build: its tables are `{{previous_table}}`. Idempotent.

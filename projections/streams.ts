@@ -1,5 +1,6 @@
 import type { LogMessage } from '../infra/kafka/client.ts';
 import { decodeBlock } from '../schemas/decode/index.ts';
+import { LIVE } from '../schemas/messages/chain-blocks.ts';
 import type { ChainBlocksMessage } from '../schemas/messages/chain-blocks.ts';
 import type { PricesMessage } from '../schemas/messages/prices.ts';
 import type { UsageMessage } from '../schemas/messages/usage.ts';
@@ -36,7 +37,12 @@ export const chainBlocks: Stream<ChainBlocksMessage, BlockItem, TouchedBlock> = 
   // Blocks compress to an eighth: some 16 MB of JSON a fetch.
   fetchBytes: 2_000_000,
   item: (message, place) => ({ ...place, message, decoded: decodeBlock(message.block, message.contracts) }),
-  touched: ({ message: { block, chunk }, offset }) => ({ height: block.height, chunk, offset }),
+  touched: ({ message: { type, cause, block, chunk }, offset }) => ({
+    height: block.height,
+    chunk,
+    offset,
+    isNew: type === 'block.accepted' && cause === 'new' && chunk === LIVE,
+  }),
   bucket: ({ message: { block } }) => Math.floor(block.height / HEIGHT_RANGE),
 };
 

@@ -4,7 +4,8 @@ import { writeChunk } from './chunk-writer.ts';
 import { createHealth } from './health.ts';
 import type { Health } from './health.ts';
 import type { IngestDeps } from './ports.ts';
-import { LIVE, identifyChain, openChunks } from './start.ts';
+import { LIVE } from '../../schemas/messages/chain-blocks.ts';
+import { identifyChain, openChunks } from './start.ts';
 
 export interface Ingester {
   /** Resolves when stopped; rejects if it cannot continue (another chain, or a bug at startup). */

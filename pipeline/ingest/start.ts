@@ -1,14 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 
+import { LIVE } from '../../schemas/messages/chain-blocks.ts';
 import { detectCapabilities } from '../node/capabilities.ts';
 import { assertSameChain, chainName } from '../node/chain-id.ts';
 import type { ChainCheck } from '../node/chain-id.ts';
 import type { BlockPoint } from '../node/types.ts';
 import type { Chunk, IngestDeps, IngestStore, NewChunk } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
-
-/** Name of the open-ended chunk at the head of the chain. */
-export const LIVE = 'live';
 
 /** Checks a chain id against the stored one; the first id checked is stored for good. */
 export function createChainCheck(store: Pick<IngestStore, 'storeChainId'>): ChainCheck {

@@ -1,6 +1,6 @@
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
-import { rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { isNewestRange, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
@@ -103,6 +103,8 @@ export const accountLedger: BlockProjection = {
       })),
     };
   },
+  // The newest range is read by the block.
+  isDerivedLast: isNewestRange,
   derive: (touched) =>
     touchedRanges(touched).map(({ range, first, last, offset }) => ({
       sql: RECOMPUTE_PAIRS,

@@ -127,6 +127,9 @@ export type ContractsMap = z.infer<typeof contractsMap>;
 export const blockCause = z.enum(['new', 'reorg', 'replay', 'repair']);
 export type BlockCause = z.infer<typeof blockCause>;
 
+/** Name of the open-ended chunk at the head of the chain. */
+export const LIVE = 'live';
+
 const blockFields = {
   v: z.literal(1),
   /** Version of every row made from this message; strictly increasing over the messages about a height. */

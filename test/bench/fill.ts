@@ -34,7 +34,7 @@ export async function fill(
       for (const { projection, encoders } of batch) {
         for (const [table, rows] of Object.entries(projection.project(item))) encoders.get(table)?.add(rows);
       }
-      touched.push({ height, chunk: 'bench', offset: item.offset });
+      touched.push({ height, chunk: 'bench', offset: item.offset, isNew: false });
       transfers += item.decoded.transfers.length;
     }
     // Generate the next batch while one is being written.

@@ -27,7 +27,10 @@ export interface InsertedBatch {
   readonly lock: ServedLock;
 }
 
-/** Completes batches in rounds: derived tables, then the rows that say what is indexed, then checkpoints. */
+/**
+ * Completes batches in rounds: derived tables, then the rows that say what is indexed, then what is derived for later readers,
+ * then checkpoints.
+ */
 export interface Finisher {
   /** Takes a batch; the base rows of all earlier ones are acknowledged as well. Throws after a failed round. */
   add(inserted: InsertedBatch): void;
@@ -116,7 +119,7 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
   const onPostgres = createStoreRetry('postgres', dependencies);
 
   const derive = async ({ projection, build }: Target, shares: readonly Share[]): Promise<void> => {
-    const touched = shares.flatMap((share) => share.touched);
+    const touched = touchedBy(shares);
     if (projection.derive === undefined || touched.length === 0) return;
     const done = metrics.deriveSeconds.startTimer({ projection: projection.name });
     for (const { sql, params } of projection.derive(touched)) {
@@ -143,9 +146,14 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
   return async (round) => {
     const shares = round.flatMap(({ batch }) => batch.shares);
     const byTarget = [...Map.groupBy(shares, ({ target }) => target)];
-    const last = byTarget.filter(([target]) => isInsertedLast(target));
-    const first = byTarget.filter(([target]) => !isInsertedLast(target));
-    await allOf(first.map(async ([target, of]) => await derive(target, of)));
+    const [last, first] = partition(byTarget, ([target]) => isInsertedLast(target));
+    const [early, late] = partition(
+      first,
+      ([{ projection }, of]) => projection.isDerivedLast?.(touchedBy(of)) !== true,
+    );
+    const deriveAll = async (targets: typeof first): Promise<void> =>
+      await allOf(targets.map(async ([target, of]) => await derive(target, of)));
+    await deriveAll(early);
     // The process was frozen, and the served builds may have changed: read and write the messages again.
     if (round.some(({ lock }) => lock.isLost()))
       throw new AppError('BUILD_RETIRED', 'The lock on the served builds was lost');
@@ -157,6 +165,7 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
         derive(target, of),
       ]);
     }
+    await deriveAll(late);
     for (const { batch } of round) await moveCheckpoints(batch);
   };
 }
@@ -188,6 +197,13 @@ export function createInsert(
     });
     await allOf(inserts);
   };
+}
+
+const touchedBy = (shares: readonly Share[]): unknown[] => shares.flatMap((share) => share.touched);
+
+/** Those that meet a condition, and the others. */
+function partition<T>(all: readonly T[], meets: (one: T) => boolean): [T[], T[]] {
+  return [all.filter(meets), all.filter((one) => !meets(one))];
 }
 
 function joined(parts: readonly Buffer[]): Buffer {

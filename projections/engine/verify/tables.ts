@@ -47,7 +47,7 @@ export async function deriveScratch(
   const derived = scratch.derived.filter(({ name }) => name in names);
   const own = { ...names, ...Object.fromEntries(derived.map(({ name, theirs }) => [name, theirs])) };
   const [first, last] = [range * HEIGHT_RANGE, (range + 1) * HEIGHT_RANGE - 1];
-  const touched = [first, last].map((height) => ({ height, chunk: '', offset }));
+  const touched = [first, last].map((height) => ({ height, chunk: '', offset, isNew: false }));
   for (const { sql, params } of projection.derive?.(touched) ?? []) {
     await clickhouse.command(withNames(sql, own), { params });
   }

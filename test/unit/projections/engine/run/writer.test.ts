@@ -147,7 +147,12 @@ function createRecorded(insertMs: Readonly<Record<string, number>> = {}) {
 }
 
 /** A share with one row in each kind of insert; null: with none. */
-function shareOf(name: 'first' | 'last', row: number | null, takenBack: number | null): Share {
+function shareOf(
+  name: 'first' | 'last',
+  row: number | null,
+  takenBack: number | null,
+  isDerivedLast = false,
+): Share {
   const rowOf = (height: number | null) => {
     const encoder = createRowEncoder([{ name: 'height', type: 'UInt32' }]);
     encoder.add(height === null ? [] : [{ height }]);
@@ -159,6 +164,7 @@ function shareOf(name: 'first' | 'last', row: number | null, takenBack: number |
     insertLast: name === 'last',
     tables: {},
     derive: () => [{ sql: name, params: {} }],
+    isDerivedLast: () => isDerivedLast,
   };
   return {
     target: { projection, build: { projection: name, version: 1, build: 1, names: { rows: name } } },
@@ -200,4 +206,24 @@ test('takes the blocks of a batch back before any row of a later one', async () 
   await clock.run(2000);
   const inserts = steps.filter((step) => step.startsWith('insert') && step.endsWith('ends'));
   expect(inserts.map((step) => step.split(' ')[1])).toEqual(['1', '2', '4', '5']);
+});
+
+test('derives what no reader of a new block uses after it was announced, and before the checkpoint', async () => {
+  const { clock, steps, writer } = createRecorded();
+  writer.submit({
+    ...emptyBatch(1),
+    shares: [shareOf('first', 1, null, true), shareOf('last', 3, null)],
+  });
+  await clock.run(2000);
+  expect(steps.filter((step) => !step.startsWith('derive last'))).toEqual([
+    'insert 1 into first begins',
+    'insert 1 into first ends',
+    'insert 3 into last begins',
+    'insert 3 into last ends',
+    'announcement begins',
+    'announcement ends',
+    'derive first begins',
+    'derive first ends',
+    'checkpoint',
+  ]);
 });
