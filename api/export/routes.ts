@@ -70,6 +70,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     limits: [
       readLimit('export'),
       'Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core',
+      'Minutes until an export that is still being sent breaks off: 60',
       'Seconds until a client that takes nothing is disconnected: 60',
     ],
     response: {

@@ -150,7 +150,7 @@ export function limitReads(
   clickhouse: ClickHouse,
   { queue: limits = {}, fileRowsPerSecond = Infinity, now = Date.now }: ReadLimits = {},
 ): ClickHouseFor {
-  const pacing = createPacing(fileRowsPerSecond, now);
+  const pacing = createPacing(fileRowsPerSecond);
   const queues: Readonly<Record<ReadClassName, ReadQueue>> = {
     page: createReadQueue({ ...readClasses.page, ...limits }, now),
     account: createReadQueue({ ...readClasses.account, ...limits }, now),

@@ -24,18 +24,22 @@ const STEP_MS = 100;
  *
  * @param rowsPerSecond of all files together, while pages are read
  */
-export function createPacing(rowsPerSecond: number, now: () => number = Date.now): Pacing {
+export function createPacing(rowsPerSecond: number): Pacing {
+  const now = (): number => performance.now();
   let running = 0;
   let lastAt = -Infinity;
-  let dueAt = -Infinity;
+  let files = 0;
   const isReading = (): boolean => running > 0 || now() - lastAt < RECENT_MS;
 
-  /** Resolves when so many rows may be sent. */
-  const inTurn = async (rows: number): Promise<void> => {
-    dueAt = Math.max(dueAt, now()) + (1000 * rows) / rowsPerSecond;
-    if (isReading() && dueAt - now() < SLICE_MS) return;
-    while (isReading() && now() < dueAt) await sleep(Math.min(STEP_MS, dueAt - now()));
-    if (!isReading()) dueAt = now();
+  /** Returns a function that resolves when so many rows of one file may be sent. Every file has an equal share. */
+  const createTurns = (): ((rows: number) => Promise<void>) => {
+    let dueAt = -Infinity;
+    return async (rows) => {
+      dueAt = Math.max(dueAt, now()) + (1000 * rows * files) / rowsPerSecond;
+      if (isReading() && dueAt - now() < SLICE_MS) return;
+      while (isReading() && now() < dueAt) await sleep(Math.min(STEP_MS, dueAt - now()));
+      if (!isReading()) dueAt = now();
+    };
   };
 
   return {
@@ -49,6 +53,7 @@ export function createPacing(rowsPerSecond: number, now: () => number = Date.now
       }
     },
     paced(file, rowBytes) {
+      const inTurn = createTurns();
       const paced = new Transform({
         transform(chunk: Buffer, _, done: TransformCallback) {
           void (async () => {
@@ -57,6 +62,8 @@ export function createPacing(rowsPerSecond: number, now: () => number = Date.now
           })();
         },
       });
+      files += 1;
+      paced.once('close', () => (files -= 1));
       // An error of either destroys both, and reaches the reader of the second.
       pipeline(file, paced, () => {});
       return paced;

@@ -102,7 +102,10 @@ export async function withAllTransfers(
   if (ahead !== null && first !== undefined && last !== undefined) {
     const { from, to } = ahead.heights;
     const isCovered = first.height >= from && last.height <= to;
-    const whole = isCovered ? await settle(reading, wanted, blocks, ahead.rows) : [];
+    // Those of another version are missing then, which the number of a block's transfers shows.
+    const seqs = new Map(blocks.map(({ height, seq }) => [height, seq]));
+    const rows = ahead.rows.filter(({ transfer, seq }) => seqs.get(transfer.block) === seq);
+    const whole = isCovered ? await settle(reading, wanted, blocks, rows) : [];
     if (whole.length === blocks.length) return whole;
   }
   return await withTransfers(reading, wanted, blocks);

@@ -36,7 +36,7 @@ const FETCH_BYTES = 2_000_000;
  * most: all partitions in turn stay well below STALL_SECONDS.
  */
 const PAUSE_MS = { min: 500, max: 2000 };
-/** Before a batch: while a new block is projected and read, the machine is left to that. */
+/** Before a batch at the end of the log: while a new block is projected and read, the machine is left to that. */
 const LATER_MS = 250;
 
 export function createBlockFeed(
@@ -64,8 +64,9 @@ export function createBatchHandler(
     isBackfilling,
   }: { readonly handlers: readonly BlockHandler[]; readonly isBackfilling: IsBackfilling },
 ): (batch: LogBatch) => Promise<void> {
-  return async ({ partition, messages }) => {
-    await sleep(LATER_MS, signal);
+  return async ({ partition, messages, highWatermark }) => {
+    const isAtEnd = (messages.at(-1)?.offset ?? -1) + 1 >= highWatermark;
+    if (isAtEnd) await sleep(LATER_MS, signal);
     const began = performance.now();
     const blocks = messages.flatMap(({ offset, value }): LoggedBlock[] => {
       const block = readBlockContracts(value);

@@ -154,9 +154,9 @@ export async function updateTableSettings(
 ): Promise<void> {
   const tables = (await listBuilds(db)).flatMap(({ names }) => Object.values(names));
   const sql = `SELECT name FROM system.tables WHERE database = currentDatabase() AND name IN {tables:Array(String)}
-    AND position(create_table_query, {settings:String}) = 0`;
+    AND NOT arrayAll(setting -> position(create_table_query || ',', setting || ',') > 0, {settings:Array(String)})`;
   const query = { name: 'builds.old-settings', sql, row: nameRow };
-  for (const { name } of await clickhouse.rows(query, { tables, settings: TABLE_SETTINGS })) {
+  for (const { name } of await clickhouse.rows(query, { tables, settings: TABLE_SETTINGS.split(', ') })) {
     await clickhouse.ddl(`ALTER TABLE ${name} MODIFY SETTING ${TABLE_SETTINGS}`);
   }
 }

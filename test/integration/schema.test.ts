@@ -46,3 +46,17 @@ test('a table of an earlier release gets the settings of every table', async () 
   await updateTableSettings(pool, clickhouse);
   expect(await dumpClickHouse(clickhouse)).toBe(committed);
 });
+
+test('a table whose settings stand in another order has them', async () => {
+  const { pool, clickhouse } = world;
+  // Its text ends with index_granularity, which it does not set: a setting that is added comes after that.
+  const name = firstTable('transfer_counts_by_block');
+  await clickhouse.ddl(`ALTER TABLE ${name} RESET SETTING merge_selector_base`);
+  await updateTableSettings(pool, clickhouse);
+  const statements: string[] = [];
+  await updateTableSettings(pool, {
+    rows: (...asked) => clickhouse.rows(...asked),
+    ddl: async (sql) => void statements.push(sql),
+  });
+  expect(statements).toEqual([]);
+});

@@ -4,15 +4,20 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import { createPacing } from '../../../../api/http/pacing.ts';
 
-beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] }));
+beforeEach(
+  () =>
+    void vi.useFakeTimers({
+      toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'],
+    }),
+);
 afterEach(() => void vi.useRealTimers());
 
 const ROW_BYTES = 10;
 const ROWS = 10_000;
 /** A file of chunks of ten rows. */
-const file = (): Readable =>
+const file = (rows = ROWS): Readable =>
   Readable.from(
-    Array.from({ length: ROWS / 10 }, () => Buffer.alloc(10 * ROW_BYTES)),
+    Array.from({ length: rows / 10 }, () => Buffer.alloc(10 * ROW_BYTES)),
     { objectMode: false },
   );
 
@@ -92,4 +97,17 @@ test('a file that is broken off breaks for its reader, and one whose reader leav
   reader.destroy();
   await pass(200);
   expect(left.destroyed).toBe(true);
+});
+
+test('a file that is read steadily does not keep another one waiting', async () => {
+  const pacing = createPacing(1000);
+  void pacing.during(() => new Promise(() => {}));
+  const steady = pacing.paced(file(3 * ROWS), ROW_BYTES);
+  // Nine tenths of the rate.
+  const taking = setInterval(() => steady.read(45 * ROW_BYTES), 50);
+  await pass(8000);
+  const late = reading(pacing.paced(file(), ROW_BYTES));
+  await pass(4000);
+  clearInterval(taking);
+  expect(late.rows()).toBeGreaterThan(1000);
 });
