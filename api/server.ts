@@ -35,6 +35,7 @@ import type { Console } from './console/console.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
+import { ROWS_PER_CORE } from './http/pacing.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
@@ -56,9 +57,6 @@ import type { ServedBuilds } from '../projections/served.ts';
 import { apiRoutes } from './routes.ts';
 import { createUsageCounter } from './auth/key-usage.ts';
 import type { CheckUrl } from './webhooks/routes.ts';
-
-/** Rows a second. On two cores pages then take a tenth longer; 20,000 were too many. */
-const EXPORT_RATE_PER_CORE = 8000;
 
 export interface ApiOptions {
   readonly config: Config;
@@ -115,7 +113,7 @@ async function composeApp(
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
   const clickhouseFor = limitReads(options.clickhouse, {
-    fileRowsPerSecond: config.exportRate ?? EXPORT_RATE_PER_CORE * availableParallelism(),
+    fileRowsPerSecond: config.exportRate ?? ROWS_PER_CORE * availableParallelism(),
   });
   const ipfsGateway = config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl;
   const app = createApp({

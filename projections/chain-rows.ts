@@ -96,10 +96,9 @@ interface TouchedRange {
  * height up to which it reads.
  */
 export function isNewestRange(touched: readonly TouchedBlock[]): boolean {
-  const ranges = touchedRanges(touched);
-  return (
-    touched.every(({ isNew }) => isNew) && ranges.length === 1 && ranges.every(({ last, end }) => last < end)
-  );
+  const [range, ...others] = touchedRanges(touched);
+  if (range === undefined || others.length > 0 || range.last === range.end) return false;
+  return touched.every(({ isNew }) => isNew);
 }
 
 /** All messages about a range lie in one partition, so their offsets order them. */

@@ -6,11 +6,13 @@ import type { Logger } from '../../infra/log.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { exportRecord } from '../../schemas/api/exports.ts';
+import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput, notFound, refuseParameters } from '../http/errors.ts';
+import { ROWS_PER_CORE } from '../http/pacing.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
-import { readLimit } from '../http/stated-limits.ts';
+import { figure, readLimit } from '../http/stated-limits.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import type { TransferSearch } from '../transfers/filters.ts';
 import { codingOf, exportBody } from './body.ts';
@@ -69,8 +71,8 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     query: exportQuery,
     limits: [
       readLimit('export'),
-      'Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core',
-      'Minutes until an export that is still being sent breaks off: 60',
+      `Transfers of all exports per second while pages are read: \`EXPORT_RATE\` of the operator, by default ${figure(ROWS_PER_CORE)} for each core`,
+      `Minutes until an export that is still being sent breaks off: ${readClasses.export.timeoutMs / 60_000}`,
       'Seconds until a client that takes nothing is disconnected: 60',
     ],
     response: {

@@ -79,16 +79,17 @@ export interface RowsAhead {
   readonly rows: readonly VersionedTransfer[];
 }
 
+const everything: Wanted = { filter: {}, source: versionsOfAll };
+
 /** null: there are more than `most`. */
 export async function readAhead(
-  { clickhouse, served }: Pick<BlockReading, 'clickhouse' | 'served'>,
-  { from, to }: Heights,
+  reading: Pick<BlockReading, 'clickhouse' | 'served'>,
+  heights: Heights,
   most: number,
 ): Promise<RowsAhead | null> {
-  const filters = { felts: {}, lo: from, hi: to };
-  const { query, params } = versionedTransfers(versionsOfAll(served), filters, { seqs: [], limit: most + 1 });
-  const rows = await clickhouse.rows(query, params, { settings: rowSettings });
-  return rows.length > most ? null : { heights: { from, to }, rows };
+  // Without filters no version is compared.
+  const rows = await rowsAt(reading, everything, heights, { seqs: [], limit: most + 1 });
+  return rows.length > most ? null : { heights, rows };
 }
 
 /** `withTransfers` of blocks whose transfers may have been read ahead. Rows that were read too early are read again. */
@@ -97,35 +98,41 @@ export async function withAllTransfers(
   blocks: readonly LinkedBlock[],
   ahead: RowsAhead | null,
 ): Promise<StreamedBlock[]> {
-  const wanted = { filter: {}, source: versionsOfAll };
-  const [first, last] = [blocks[0], blocks.at(-1)];
-  if (ahead !== null && first !== undefined && last !== undefined) {
-    const { from, to } = ahead.heights;
-    const isCovered = first.height >= from && last.height <= to;
+  if (ahead !== null && blocks.every(({ height }) => isWithin(ahead.heights, height))) {
     // Those of another version are missing then, which the number of a block's transfers shows.
     const seqs = new Map(blocks.map(({ height, seq }) => [height, seq]));
     const rows = ahead.rows.filter(({ transfer, seq }) => seqs.get(transfer.block) === seq);
-    const whole = isCovered ? await settle(reading, wanted, blocks, rows) : [];
+    const whole = await settle(reading, everything, blocks, rows);
     if (whole.length === blocks.length) return whole;
   }
-  return await withTransfers(reading, wanted, blocks);
+  return await withTransfers(reading, everything, blocks);
 }
 
+const isWithin = ({ from, to }: Heights, height: number): boolean => height >= from && height <= to;
+
 async function readRows(
-  { clickhouse, served }: BlockReading,
-  { filter, source }: Wanted,
+  reading: BlockReading,
+  wanted: Wanted,
   blocks: readonly LinkedBlock[],
   limit: number,
 ): Promise<VersionedTransfer[]> {
   const [first, last] = [blocks[0], blocks.at(-1)];
   if (first === undefined || last === undefined) return [];
-  const filters = { felts: filter, lo: first.height, hi: last.height };
   const seqs = blocks.map(({ seq }) => seq);
-  const { query, params } = versionedTransfers(source(served), filters, { seqs, limit });
-  return await clickhouse.rows(query, params, { settings: rowSettings });
+  return await rowsAt(reading, wanted, { from: first.height, to: last.height }, { seqs, limit });
 }
 
-const rowSettings = { max_result_rows: 0, max_threads: 1, select_sequential_consistency: 1 } as const;
+async function rowsAt(
+  { clickhouse, served }: Pick<BlockReading, 'clickhouse' | 'served'>,
+  { filter, source }: Wanted,
+  { from, to }: Heights,
+  options: Parameters<typeof versionedTransfers>[2],
+): Promise<VersionedTransfer[]> {
+  const { query, params } = versionedTransfers(source(served), { felts: filter, lo: from, hi: to }, options);
+  return await clickhouse.rows(query, params, {
+    settings: { max_result_rows: 0, max_threads: 1, select_sequential_consistency: 1 },
+  });
+}
 
 /** The blocks before the first one that is being reverted or indexed again, each with its rows. */
 async function settle(

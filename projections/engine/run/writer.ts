@@ -26,8 +26,9 @@ export interface WriterDependencies
 
 /**
  * Writes batches: the base rows of up to two at once, everything that depends on order one round after the other
- * (finisher.ts). What takes blocks back is written first. A round writes derived tables, then the rows that say what is indexed, then what is derived for later readers, then checkpoints. So a checkpoint
- * never moves over a gap, and totals never lead what can be queried. Every part is idempotent.
+ * (finisher.ts). What takes blocks back is written first. A round writes derived tables, then the rows that say what is
+ * indexed, then what is derived for later readers, then checkpoints. So a checkpoint never moves over a gap, and totals never
+ * lead what can be queried. Every part is idempotent.
  */
 export function createWriter(dependencies: WriterDependencies): Writer {
   const { metrics, signal } = dependencies;

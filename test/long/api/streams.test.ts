@@ -20,7 +20,7 @@ import type { Held, StreamMessage } from '../../support/stream-client.ts';
 const HEAD = 1640;
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 const SEED = Number(process.env['STREAMS_SEED'] ?? 20_261_125);
-/** Each takes half a second. */
+/** Each takes a fifth of a second. */
 const CURSORS = Number(process.env['STREAMS_CURSORS'] ?? 200);
 const random = createRandom(SEED);
 let world: SimulatedService;
