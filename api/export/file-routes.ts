@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { ByteRange, ObjectStore } from '../../infra/object-store/store.ts';
 import { exportManifest } from '../../schemas/api/exports.ts';
+import type { ExportManifest } from '../../schemas/api/exports.ts';
 import { HttpError, notFound } from '../http/errors.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -25,14 +26,32 @@ function manifestRoute(store: ObjectStore | null): Route {
     auth: 'key',
     response: { 200: exportManifest },
     async handler({ request }) {
-      const text = await store?.text('manifest.json', request.signal);
-      if (text === undefined || text === null) throw notFound();
-      return { status: 200, body: exportManifest.parse(JSON.parse(text)) };
+      const manifest = await readManifest(store, request.signal);
+      if (manifest === null) throw notFound();
+      return { status: 200, body: manifest };
     },
   });
 }
 
+async function readManifest(store: ObjectStore | null, signal: AbortSignal): Promise<ExportManifest | null> {
+  const text = (await store?.text('manifest.json', signal)) ?? null;
+  return text === null ? null : exportManifest.parse(JSON.parse(text));
+}
+
+/** Whether the manifest lists a file. One that it does not list may be of a run that was killed, and change. */
+function createListed(store: ObjectStore | null): (url: string, signal: AbortSignal) => Promise<boolean> {
+  /** What is listed remains so. */
+  let listed: ReadonlySet<string> = new Set();
+  return async (url, signal) => {
+    if (listed.has(url)) return true;
+    const manifest = await readManifest(store, signal);
+    listed = new Set(manifest?.files.map((file) => file.url));
+    return listed.has(url);
+  };
+}
+
 function fileRoute(store: ObjectStore | null): Route {
+  const isListed = createListed(store);
   const file = new StreamedAnswer({ [PARQUET]: 'The file, or the part of it that `Range` names' });
   return defineRoute({
     id: 'getExportFile',
@@ -48,7 +67,7 @@ function fileRoute(store: ObjectStore | null): Route {
     async handler({ input: { params }, request }) {
       const name = `files/${params.name}`;
       const { isHead, signal } = request;
-      const size = await store?.size(name, signal);
+      const size = (await isListed(name, signal)) ? await store?.size(name, signal) : null;
       if (store === null || size === undefined || size === null) throw notFound();
       // RFC 9110 defines ranges for GET only.
       const range = isHead ? null : rangeOf(request.header('range'), size);

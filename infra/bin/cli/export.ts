@@ -7,6 +7,7 @@ import type { Logger } from '../../log.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import { openObjectStore } from '../../object-store/store.ts';
+import { withAdvisoryLocks } from '../../postgres/advisory-lock.ts';
 import { buildExportFiles } from '../operator/export-files.ts';
 import { withInterrupt } from './progress.ts';
 
@@ -31,15 +32,21 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
       const store = await openObjectStore(to);
       let files = 0;
       await withStores(commandConfig(process.env), 'tds-export', log, ({ pool, clickhouse }) =>
-        withInterrupt(
-          () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
-          async (signal) => {
-            const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
-            await buildExportFiles(reading, { store, heights }, ({ url, rows, bytes }) => {
-              files += 1;
-              say(`${url}: ${rows} transfers, ${bytes} bytes`);
-            });
-          },
+        withAdvisoryLocks(
+          pool,
+          ['export build'],
+          () => 'Another process is writing files',
+          (assertHeld) =>
+            withInterrupt(
+              () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
+              async (signal) => {
+                const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
+                await buildExportFiles(reading, { store, heights, assertHeld }, ({ url, rows, bytes }) => {
+                  files += 1;
+                  say(`${url}: ${rows} transfers, ${bytes} bytes`);
+                });
+              },
+            ),
         ),
       );
       say(files === 0 ? 'No new range is complete.' : `${files} file${files === 1 ? '' : 's'} written.`);

@@ -13,6 +13,14 @@ import type { ObjectStore } from '../../object-store/store.ts';
 
 const MANIFEST = 'manifest.json';
 
+export interface ExportTarget {
+  readonly store: ObjectStore;
+  /** Of a file. */
+  readonly heights: number;
+  /** Throws where another process may write files by now: it would drop files from the list. */
+  readonly assertHeld: () => Promise<void>;
+}
+
 /**
  * Writes a Parquet file for every `heights` heights that are accepted on L1 and indexed without a gap, and `manifest.json`,
  * which lists them. Files that are listed stay as they are; an interrupted run leaves no part of a file in the list.
@@ -22,7 +30,7 @@ const MANIFEST = 'manifest.json';
  */
 export async function buildExportFiles(
   reading: ExportReading,
-  { store, heights }: { readonly store: ObjectStore; readonly heights: number },
+  { store, heights, assertHeld }: ExportTarget,
   onFile: (file: ExportFile) => void,
 ): Promise<void> {
   const { pool, servedBuilds, clickhouse, signal } = reading;
@@ -39,6 +47,7 @@ export async function buildExportFiles(
     manifest.files.push(file);
     manifest.files.sort((a, b) => a.from_block - b.from_block);
     const text = JSON.stringify(manifest, null, 2);
+    await assertHeld();
     await store.write(MANIFEST, Readable.from([text], { objectMode: false }), signal);
     onFile(file);
   }
