@@ -104,6 +104,8 @@ export const wanted = {
   matching: lower(200),
   exportCsvRate: higher(150_000),
   exportParquetRate: higher(300_000),
+  /** Ten times the rows need no more memory. */
+  exportMemory: lower(1.2),
   pageBesideExport: lower(1.2),
   streamRate: higher(20_000),
   streamMedian: lower(150),

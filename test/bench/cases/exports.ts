@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { get } from 'node:http';
+import { text } from 'node:stream/consumers';
 
 import { wanted } from '../case.ts';
 import type { BenchCase, Figure } from '../case.ts';
@@ -51,7 +52,11 @@ export const exports: BenchCase = {
     const all = synthetic.made.transfers;
     const figures: Figure[] = [];
     const completeness = [];
-    const before = memoryOf(api, 'VmHWM');
+    const idle = memoryOf(api, 'VmHWM');
+    const tenth = `from_block=${FIRST_HEIGHT}&to_block=${FIRST_HEIGHT + Math.floor(blocks / 10)}`;
+    for (const { format } of files)
+      await download(`${service.baseUrl}/api/export/transfers.${format}?${tenth}`, service.demo.api_key);
+    const afterTenth = memoryOf(api, 'VmHWM');
     for (const { format, want } of files) {
       for (const [what, query, transfers] of [
         ['a range', range, all],
@@ -72,15 +77,22 @@ export const exports: BenchCase = {
         );
       }
     }
+    const afterAll = memoryOf(api, 'VmHWM');
+    figures.push(
+      { name: 'peak memory of the api before exports', value: idle, unit: 'MiB' },
+      { name: 'after exports of a tenth', value: afterTenth, unit: 'MiB' },
+      { name: 'after exports of all', value: afterAll, unit: 'MiB' },
+      {
+        name: 'peak memory after exports of all to that of a tenth',
+        value: afterAll / afterTenth,
+        unit: '×',
+        want: wanted.exportMemory,
+      },
+    );
     world.say('pages beside an export');
     const client = world.client(service.baseUrl, { 'api-key': service.demo.api_key });
     const url = `${service.baseUrl}/api/export/transfers.csv?${range}`;
     figures.push(...(await besideExport(client, synthetic, () => discard(url, service.demo.api_key))));
-    figures.push({
-      name: 'growth of the memory of the api',
-      value: memoryOf(api, 'VmHWM') - before,
-      unit: 'MiB',
-    });
     return {
       figures,
       completeness,
@@ -146,7 +158,10 @@ function download(url: string, key: string): Promise<{ seconds: number; rows: nu
   const headers = { 'api-key': key, te: 'trailers' };
   return new Promise((resolve, reject) => {
     const request = get(url, { headers, agent: false }, (response) => {
-      if (response.statusCode !== 200) reject(new Error(`${url}: ${response.statusCode}`));
+      if (response.statusCode !== 200) {
+        text(response).then((body) => reject(new Error(`${url}: ${response.statusCode} ${body}`)), reject);
+        return;
+      }
       const hash = createHash('sha256');
       response.on('data', (chunk: Buffer) => hash.update(chunk));
       response.on('error', reject);
