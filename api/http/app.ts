@@ -44,6 +44,7 @@ const EXPOSED_HEADERS = [
   'X-Export-Block',
   'X-Export-Block-Hash',
   'X-Export-Id',
+  'X-Stream-Cursor',
   'X-Next-Start-Time',
   'X-Complete-From',
   'X-Complete',

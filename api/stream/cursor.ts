@@ -19,6 +19,8 @@ export interface StreamPosition {
   readonly next: number;
   /** The newest `final` that the client has; null: none. */
   readonly final: number | null;
+  /** The lowest height that the client asked for: a reorg that goes deeper sends it no block below. */
+  readonly floor: number;
 }
 
 export type MessageType = 'transfer' | 'block' | 'undo' | 'final' | 'end';
@@ -26,28 +28,49 @@ export type MessageType = 'transfer' | 'block' | 'undo' | 'final' | 'end';
 const typeCodes: Readonly<Record<MessageType, number>> = { transfer: 1, block: 2, undo: 3, final: 4, end: 5 };
 
 /**
- * 66 bytes, base64url: version, type of the message, digest of the filters, newest `final`, next height, hash of the newest
- * block (zeros: none), position and item of the last transfer (both the largest number: the whole block), mark. The type and
- * the mark only make cursors of different messages differ.
+ * 70 bytes, base64url: version, type of the message, digest of the filters, newest `final`, next height, hash of the newest
+ * block (zeros: none), position and item of the last transfer (both the largest number: the whole block), mark, floor. The type
+ * and the mark only make cursors of different messages differ.
  */
-const VERSION = 1;
-const BYTES = 66;
+const VERSION = 2;
+const BYTES = 70;
 const NONE = 0xffff_ffff;
 const DIGEST_BYTES = 8;
-const at = { type: 1, digest: 2, final: 10, next: 14, hash: 18, position: 50, item: 54, mark: 58 } as const;
+const at = {
+  type: 1,
+  digest: 2,
+  final: 10,
+  next: 14,
+  hash: 18,
+  position: 50,
+  item: 54,
+  mark: 58,
+  floor: 66,
+} as const;
+/** A cursor of the version before ends here: it has no floor. */
+const UNFLOORED = { version: 1, bytes: at.floor } as const;
 
 /** Every message has a cursor: a buffer for each would take longer than its text. */
 const scratch = Buffer.alloc(BYTES);
 
 /** Behind the newest block, whichever that is: of a stream that ends before it has seen one. */
-export const NEWEST_POSITION: StreamPosition = { last: null, within: null, next: NONE, final: null };
+export const NEWEST_POSITION: StreamPosition = {
+  last: null,
+  within: null,
+  next: NONE,
+  final: null,
+  floor: 0,
+};
 
-/** @param filters text that identifies the filters; `decodeCursor` takes the cursor with the same ones only */
+/**
+ * @param filters text that identifies the filters; `decodeCursor` takes the cursor with the same ones only
+ * @param mark tells messages with the same position apart: a block that was reverted may come again
+ */
 export function encodeCursor(
-  { last, within, next, final }: StreamPosition,
+  { last, within, next, final, floor }: StreamPosition,
   filters: Buffer,
   type: MessageType,
-  mark = '',
+  mark: number,
 ): string {
   const bytes = scratch.fill(0);
   bytes.writeUInt8(VERSION);
@@ -58,7 +81,8 @@ export function encodeCursor(
   if (last !== null) bytes.write(last.hash.slice(2), at.hash, 'hex');
   bytes.writeUInt32BE(within?.position ?? NONE, at.position);
   bytes.writeUInt32BE(within?.item ?? NONE, at.item);
-  if (mark !== '') digestOf(mark).copy(bytes, at.mark);
+  bytes.writeDoubleBE(mark, at.mark);
+  bytes.writeUInt32BE(floor, at.floor);
   return bytes.toString('base64url');
 }
 
@@ -71,10 +95,11 @@ export function cursorOfType(cursor: string, type: MessageType): string {
 
 /** null unless `encodeCursor` made it with these filters. */
 export function decodeCursor(text: string, filters: Buffer): StreamPosition | null {
-  if (!/^[A-Za-z0-9_-]{88}$/.test(text)) return null;
+  if (!/^[A-Za-z0-9_-]{88,94}$/.test(text)) return null;
   const bytes = Buffer.from(text, 'base64url');
+  const isUnfloored = bytes[0] === UNFLOORED.version && bytes.length === UNFLOORED.bytes;
   const isOurs =
-    bytes[0] === VERSION &&
+    (isUnfloored || (bytes[0] === VERSION && bytes.length === BYTES)) &&
     Object.values(typeCodes).includes(bytes[at.type] ?? 0) &&
     bytes.subarray(at.digest, at.digest + DIGEST_BYTES).equals(filters);
   if (!isOurs) return null;
@@ -91,6 +116,7 @@ export function decodeCursor(text: string, filters: Buffer): StreamPosition | nu
     within,
     next,
     final: final === NONE ? null : final,
+    floor: isUnfloored ? 0 : bytes.readUInt32BE(at.floor),
   };
 }
 

@@ -17,6 +17,8 @@ export interface Follower {
   held(): readonly Message[] | null;
   /** The next messages; none: nothing is new. */
   read(): Promise<readonly Message[]>;
+  /** A cursor before the first message; while nothing is indexed, before whatever is new. */
+  start(): string;
   /** Resolves when there may be new messages, or after `ms`, or when the signal fires. */
   wait(ms: number, signal: AbortSignal): Promise<void>;
   /** The last message of a stream that the service ends, after the one with this cursor; null: none was sent. */
@@ -61,17 +63,17 @@ export function createFollower(options: FollowerOptions): Follower {
   let isBehind = false;
   const readFrom = createBlockReader(options);
 
-  const undone = async (last: BlockId | null): Promise<Message | null> => {
-    if (isFinal || last === null) return null;
-    const undo = await tail.undoOf(last);
+  const undone = async (before: StreamPosition): Promise<Message | null> => {
+    if (isFinal || before.last === null) return null;
+    const undo = await tail.undoOf(before.last);
     if (undo === null || undo === 'unknown') return null;
-    position = afterUndo(undo, position?.final ?? null);
-    const cursor = encodeCursor(position, digest, 'block');
-    const { lastValid, from, to, hashes } = undo;
+    const { lastValid, from, to, hashes, seq } = undo;
+    position = afterUndo(undo, before);
+    const cursor = encodeCursor(position, digest, 'block', seq);
     const data = { last_valid: lastValid, last_valid_cursor: cursor, from, to, hashes };
     return {
       type: 'undo',
-      cursor: encodeCursor(position, digest, 'undo', hashes.join()),
+      cursor: encodeCursor(position, digest, 'undo', seq),
       data: JSON.stringify(data),
     };
   };
@@ -98,14 +100,14 @@ export function createFollower(options: FollowerOptions): Follower {
       if (position === null) return [];
       begun ??= position;
       const { last, next } = position;
-      const undo = isGone(view, last) ? await undone(last) : null;
+      const undo = isGone(view, last) ? await undone(position) : null;
       if (undo !== null) return [undo];
       const top = topOf(view, isFinal);
       const held = next > top ? null : heldBlocks(view, next, top);
       const found = held ?? (next > top ? null : await readFrom(view, next, top));
       isBehind = found?.length === 0;
       if (!isLinked(position, found?.[0])) {
-        const late = await undone(last);
+        const late = await undone(position);
         isBehind = late === null;
         return late === null ? [] : [late];
       }
@@ -119,19 +121,16 @@ export function createFollower(options: FollowerOptions): Follower {
       await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);
       patienceMs = isBehind ? Math.min(2 * patienceMs, MAX_PATIENCE_MS) : MIN_PATIENCE_MS;
     },
-    end: (reason, cursor) => ({
-      type: 'end',
-      cursor: endCursor(cursor, begun, digest),
-      data: JSON.stringify({ reason }),
-    }),
+    start: () => encodeCursor(begun ?? NEWEST_POSITION, digest, 'end', 0),
+    end(reason, cursor) {
+      return {
+        type: 'end',
+        // After the last message that was sent; where none was, it begins where the stream began.
+        cursor: cursor === null ? this.start() : cursorOfType(cursor, 'end'),
+        data: JSON.stringify({ reason }),
+      };
+    },
   };
-}
-
-/** After the last message that was sent; where none was, it begins where the stream began. */
-function endCursor(cursor: string | null, begun: StreamPosition | null, digest: Buffer): string {
-  return cursor === null
-    ? encodeCursor(begun ?? NEWEST_POSITION, digest, 'end')
-    : cursorOfType(cursor, 'end');
 }
 
 /** Reads the next blocks from a height on, up to `top` at most; empty if they cannot be read yet. */
@@ -172,13 +171,16 @@ function createBlockReader(
   };
 }
 
-function afterUndo({ lastValid, from }: Undo, final: number | null): StreamPosition {
-  return { last: lastValid, within: null, next: lastValid === null ? from : lastValid.height + 1, final };
+function afterUndo({ lastValid, from }: Undo, { final, floor }: StreamPosition): StreamPosition {
+  const next = lastValid === null ? from : lastValid.height + 1;
+  // A reorg deeper than where the client began gives it nothing from below.
+  if (next < floor) return { last: null, within: null, next: floor, final, floor };
+  return { last: lastValid, within: null, next, final, floor };
 }
 
 /** Behind the newest block; of an empty index, before its first one; null: nothing is known of it yet. */
 function newestPosition({ blocks, l1Height, first }: TailView, isFinal: boolean): StreamPosition | null {
-  const none = { last: null, within: null, final: null };
+  const none = { last: null, within: null, final: null, floor: 0 };
   if (isFinal) return l1Height === null ? null : { ...none, next: l1Height + 1 };
   const head = blocks.at(-1)?.block;
   if (head === undefined) return first === null ? null : { ...none, next: first };

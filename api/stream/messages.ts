@@ -32,32 +32,34 @@ export function messagesOf(
 ): Given {
   let position = start;
   const messages: Message[] = [];
-  const give = (type: MessageType, at: StreamPosition, json: () => string): void => {
+  const give = (type: MessageType, at: StreamPosition, mark: number, json: () => string): void => {
     position = at;
     messages.push({
       type,
-      cursor: encodeCursor(at, digest, type),
+      cursor: encodeCursor(at, digest, type, mark),
       // Made when it is sent: all texts of a read would outlive collections of short-lived objects.
       get data() {
         return json();
       },
     });
   };
-  const { final } = start;
+  const { final, floor } = start;
   for (const { block, transfers } of blocks) {
-    const { height, hash } = block;
+    const { height, hash, seq } = block;
     const last = { height, hash };
     const { within } = position;
     const isOnL1 = height <= (l1Height ?? -1);
     for (const transfer of transfers) {
       const place = { position: transfer.row.position, item: transfer.row.item };
       if (within !== null && !isAfter(place, within)) continue;
-      give('transfer', { last, within: place, next: height, final }, () => transfer.json(isOnL1));
+      const at = { last, within: place, next: height, final, floor };
+      give('transfer', at, seq, () => transfer.json(isOnL1));
     }
-    give('block', { last, within: null, next: height + 1, final }, () => blockJson(block, isOnL1));
+    const after = { last, within: null, next: height + 1, final, floor };
+    give('block', after, seq, () => blockJson(block, isOnL1));
   }
   if (l1Height !== null && position.next > l1Height && (final === null || final < l1Height))
-    give('final', { ...position, final: l1Height }, () => JSON.stringify({ height: l1Height }));
+    give('final', { ...position, final: l1Height }, 0, () => JSON.stringify({ height: l1Height }));
   return { messages, position };
 }
 
@@ -74,7 +76,7 @@ export function sharedMessagesOf(
 ): Given {
   const shared = givenByView.get(view) ?? new Map<string, Given>();
   givenByView.set(view, shared);
-  const key = encodeCursor(start, digest, 'block');
+  const key = encodeCursor(start, digest, 'block', 0);
   const known = shared.get(key);
   if (known !== undefined) return known;
   const blocks = held.map((one) => ({ block: one.block, transfers: matchesIn(one, filter) }));

@@ -1,3 +1,5 @@
+import type { Readable } from 'node:stream';
+
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
@@ -20,6 +22,7 @@ import { createFollower } from './follower.ts';
 import type { StreamStart } from './follower.ts';
 import type { OpenStream, OpenStreams } from './open-streams.ts';
 import { eventStream, lines, sendStream } from './send.ts';
+import type { StreamFormat } from './send.ts';
 import type { Tail } from './tail.ts';
 import { findUndo } from './undo.ts';
 
@@ -32,6 +35,8 @@ export interface StreamRouteDeps {
   readonly log: Logger;
 }
 
+/** A cursor before the first message of an answer. */
+const CURSOR_HEADER = 'X-Stream-Cursor';
 const MESSAGES = { fallback: 1000, max: 10_000 };
 const WAIT_SECONDS = { fallback: 20, max: 60 };
 /** A cursor of another process may be of a block that this one does not know yet. */
@@ -84,7 +89,9 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       'blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a',
       'height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer',
       'is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after',
-      '`limit` messages or when no more are there; the `cursor` of its last line is the next `from`.',
+      `\`limit\` messages or when no more are there; the \`cursor\` of its last line is the next \`from\`. \`${CURSOR_HEADER}\` is a`,
+      'cursor before the first message: the next `from` of an answer without one. The `EventSource` of browsers cannot send a',
+      'key: use `fetch`, as the client library does.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
@@ -101,56 +108,61 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       }),
     },
     async handler({ input: { query }, served, request, key }) {
-      const { filter, isFinal, digest } = subjectOf(query);
+      const subject = subjectOf(query);
+      const { digest } = subject;
       const isEvents = isEventStream(request.header('accept'));
       const format = isEvents ? eventStream : lines;
-      // Proxies would otherwise hold messages back.
-      const headers = { 'X-Accel-Buffering': 'no' };
       const lastEventId = isEvents ? request.header('last-event-id') : '';
       const start =
         lastEventId === '' ? startOf(query.from, digest) : positionOf('Last-Event-ID', lastEventId, digest);
-      if (request.isHead)
-        return { status: 200, headers, body: { mediaType: format.mediaType, stream: null } };
-      const clickhouse = deps.clickhouseFor(request);
-      const source = await versionedSourceOf(clickhouse, served, filter);
+      if (request.isHead) return answerOf(format, null);
+      const clickhouse = (): ClickHouse => deps.clickhouseFor(request, { readClass: 'stream' });
+      const source = await versionedSourceOf(clickhouse(), served, subject.filter);
+      const reading = async (): Promise<BlockReading> => ({
+        clickhouse: clickhouse(),
+        pool: deps.pool,
+        served: await deps.servedBuilds(),
+      });
+      const { tail, log } = deps;
+      const follower = createFollower({ ...subject, tail, reading, source, start, isEndless: isEvents });
       const stream = openStream(deps, key);
       try {
-        await refuseUnknown(deps, clickhouse, start, {
+        await refuseUnknown(deps, clickhouse(), start, {
           name: lastEventId === '' ? 'from' : 'Last-Event-ID',
           signal: request.signal,
         });
+        // Before the status: where nothing can be read, lines are answered by 503. Without `from`, this shows where it begins.
+        const first = isEvents && start !== null ? null : await follower.read();
+        const waitMs = 1000 * (query.wait ?? WAIT_SECONDS.fallback);
+        const until = isEvents ? null : { messages: query.limit, waitMs };
+        const body = sendStream({
+          follower,
+          first,
+          stream,
+          disconnected: request.signal,
+          format,
+          until,
+          log,
+        });
+        return answerOf(format, body, first === null ? {} : { [CURSOR_HEADER]: follower.start() });
       } catch (error) {
         stream.release();
         throw error;
       }
-      const reading = async (): Promise<BlockReading> => ({
-        clickhouse: deps.clickhouseFor(request, { readClass: 'stream' }),
-        pool: deps.pool,
-        served: await deps.servedBuilds(),
-      });
-      const body = sendStream({
-        follower: createFollower({
-          tail: deps.tail,
-          reading,
-          filter,
-          source,
-          isFinal,
-          isEndless: isEvents,
-          digest,
-          start,
-        }),
-        stream,
-        disconnected: request.signal,
-        format,
-        until: isEvents
-          ? null
-          : { messages: query.limit, waitMs: 1000 * (query.wait ?? WAIT_SECONDS.fallback) },
-        log: deps.log,
-      });
-      return { status: 200, headers, body: { mediaType: format.mediaType, stream: body } };
     },
   });
 }
+
+const answerOf = (
+  { mediaType }: StreamFormat,
+  stream: Readable | null,
+  headers: Readonly<Record<string, string>> = {},
+) => ({
+  status: 200 as const,
+  // Proxies would otherwise hold messages back.
+  headers: { 'X-Accel-Buffering': 'no', ...headers },
+  body: { mediaType, stream },
+});
 
 /** What a stream has; cursors are bound to it. */
 function subjectOf(query: z.output<typeof streamQuery>): {
@@ -167,7 +179,8 @@ function subjectOf(query: z.output<typeof streamQuery>): {
 function startOf(from: string | undefined, digest: Buffer): StreamStart {
   if (from === undefined) return null;
   if (/^\s*[0-9]{1,10}\s*$/.test(from) && Number(from) <= MAX_HEIGHT) {
-    return { last: null, within: null, next: Number(from), final: null };
+    const next = Number(from);
+    return { last: null, within: null, next, final: null, floor: next };
   }
   return positionOf('from', from, digest);
 }

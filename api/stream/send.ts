@@ -10,7 +10,8 @@ import type { OpenStream } from './open-streams.ts';
 /** How messages are written. */
 export interface StreamFormat {
   readonly mediaType: string;
-  readonly first: string;
+  /** Before the messages; `cursor` is where they begin, null where the client knows it. */
+  first(cursor: string | null): string;
   readonly heartbeat: string | null;
   text(message: Message): string;
 }
@@ -18,7 +19,8 @@ export interface StreamFormat {
 /** Server-Sent Events. */
 export const eventStream: StreamFormat = {
   mediaType: 'text/event-stream',
-  first: 'retry: 1000\n\n',
+  // An event without data is not shown to a page, but its id is kept.
+  first: (cursor) => `retry: 1000\n${cursor === null ? '' : `id: ${cursor}\n`}\n`,
   heartbeat: ':\n\n',
   text: ({ type, cursor, data }) => `id: ${cursor}\nevent: ${type}\ndata: ${data}\n\n`,
 };
@@ -26,13 +28,15 @@ export const eventStream: StreamFormat = {
 /** A message a line. */
 export const lines: StreamFormat = {
   mediaType: 'application/x-ndjson',
-  first: '',
+  first: () => '',
   heartbeat: null,
   text: ({ type, cursor, data }) => `{"type":"${type}","cursor":"${cursor}","data":${data}}\n`,
 };
 
 export interface SendOptions {
   readonly follower: Follower;
+  /** What was read of it already; null: nothing was. */
+  readonly first: readonly Message[] | null;
   readonly stream: OpenStream;
   /** Aborted when the client disconnects. */
   readonly disconnected: AbortSignal;
@@ -86,21 +90,25 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   const writeHeartbeat = async (): Promise<void> => {
     if (format.heartbeat !== null) isSlow = !(await write(format.heartbeat));
   };
+  /** An answer that has messages goes on until no more are there. */
+  const isLate = (): boolean => sent === 0 && performance.now() >= deadline;
   /** The next messages; none where the stream ends before they are read. A read may wait long for its place. */
   const next = async (): Promise<readonly Message[]> => {
     const held = follower.held();
     if (held !== null) return held;
     const reading = readOrRetry(options, stopped);
     for (;;) {
-      const messages = await withTimeout(reading, HEARTBEAT_MS, null, stopped);
+      const leftMs = sent === 0 ? deadline - performance.now() : Infinity;
+      const messages = await withTimeout(reading, Math.min(HEARTBEAT_MS, leftMs), null, stopped);
       if (messages !== null) return messages;
-      if (stopped.aborted || isSlow) return [];
+      if (stopped.aborted || isSlow || isLate()) return [];
       await writeHeartbeat();
     }
   };
-  if (format.first !== '') await write(format.first);
-  while (!stopped.aborted && !isSlow) {
-    const found = await next();
+  const opening = format.first(options.first === null ? null : follower.start());
+  if (opening !== '') await write(opening);
+  for (let ready = options.first; !stopped.aborted && !isSlow; ready = null) {
+    const found = ready ?? (await next());
     const messages = until === null ? found : found.slice(0, left());
     for (const part of partsOf(messages, format)) {
       cursor = part.cursor;
@@ -108,11 +116,7 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
       isSlow = !(await write(part.bytes));
       if (isSlow || stopped.aborted) break;
     }
-    if (
-      until !== null &&
-      (left() <= 0 || (messages.length === 0 && (sent > 0 || performance.now() >= deadline)))
-    )
-      break;
+    if (until !== null && (left() <= 0 || (messages.length === 0 && (sent > 0 || isLate())))) break;
     if (messages.length > 0) continue;
     // Rounded, so that the timers of many streams have few different durations: Node keeps a list for each.
     const idleMs = Math.ceil((HEARTBEAT_MS - (performance.now() - wroteAt)) / 100) * 100;
@@ -124,7 +128,7 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
     return;
   }
   const reason = isSlow ? 'slow' : (stream.ended.reason as EndReason | undefined);
-  if (reason !== undefined) body.push(format.text(follower.end(reason, cursor)));
+  if (reason !== undefined && left() > 0) body.push(format.text(follower.end(reason, cursor)));
   body.push(null);
   if (!isSlow) return;
   await sleep(GRACE_MS, disconnected);

@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { linkedBlocks } from '../../projections/indexed-blocks/queries.ts';
-import { parentsOfReverted } from '../../projections/reverted-blocks/queries.ts';
+import { revertedBetween } from '../../projections/reverted-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import type { Felt } from '../../schemas/felt.ts';
 
@@ -17,6 +17,8 @@ export interface Undo {
   readonly to: number;
   /** Of the dropped blocks, in the order of their heights. */
   readonly hashes: readonly Felt[];
+  /** Version of the revert of the highest one: another each time that a block is reverted. */
+  readonly seq: number;
 }
 
 /** Heights that are read at a time. */
@@ -36,30 +38,33 @@ export async function findUndo(
 ): Promise<Undo | 'unknown' | null> {
   const hashes: Felt[] = [];
   let block: BlockId = newest;
+  let seq = 0;
   while (block.height >= first) {
     const heights = { from: Math.max(first, block.height - STEP + 1), to: block.height };
     // In this order: of a block that is no longer indexed, the revert can be read.
     const indexed = await linkedBlocks(clickhouse, tables, heights);
     const byHeight = new Map(indexed.map(({ height, hash }) => [height, hash]));
-    const parents = await parentsOfReverted(clickhouse, tables, heights);
+    const reverted = await revertedBetween(clickhouse, tables, heights);
     for (; block.height >= heights.from;) {
       if (byHeight.get(block.height) === block.hash) {
-        return hashes.length === 0 ? null : undoOf(newest, hashes, block);
+        return hashes.length === 0 ? null : undoOf(newest, hashes, block, seq);
       }
-      const parent = parents.get(block.hash);
-      if (parent === undefined) return 'unknown';
+      const gone = reverted.get(block.hash);
+      if (gone === undefined) return 'unknown';
+      if (hashes.length === 0) ({ seq } = gone);
       hashes.push(block.hash);
-      block = { height: block.height - 1, hash: parent };
+      block = { height: block.height - 1, hash: gone.parent };
     }
   }
-  return hashes.length === 0 ? 'unknown' : undoOf(newest, hashes, null);
+  return hashes.length === 0 ? 'unknown' : undoOf(newest, hashes, null, seq);
 }
 
-function undoOf(newest: BlockId, newestFirst: readonly Felt[], lastValid: BlockId | null): Undo {
+function undoOf(newest: BlockId, newestFirst: readonly Felt[], lastValid: BlockId | null, seq: number): Undo {
   return {
     lastValid,
     from: newest.height - newestFirst.length + 1,
     to: newest.height,
     hashes: newestFirst.toReversed(),
+    seq,
   };
 }

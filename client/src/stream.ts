@@ -125,6 +125,9 @@ async function* connection(
     });
     if (answer.status !== 200)
       throw new ApiError(answer.status, await answer.json().catch((): unknown => null));
+    // A connection lost before the first message goes on where it began.
+    const beginning = answer.headers.get('x-stream-cursor');
+    if (beginning !== null && !query.has('from')) query.set('from', beginning);
     yield* readEvents(answer, orSilence);
   } finally {
     signal?.removeEventListener('abort', end);

@@ -6,15 +6,21 @@ import { descending } from '../descending.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltText } from '../transfer-reads.ts';
 
-const revertedRow = z.object({ hash: feltText, parent: feltText });
+const revertedRow = z.object({ hash: feltText, parent: feltText, seq: z.coerce.number() });
 
-/** Parents of the blocks that were reverted between two heights, both inclusive, by the hash of the block. */
-export async function parentsOfReverted(
+export interface RevertedBlock {
+  readonly parent: Felt;
+  /** Version of its newest revert. */
+  readonly seq: number;
+}
+
+/** The blocks that were reverted between two heights, both inclusive, by their hash. */
+export async function revertedBetween(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Pick<ServedBuilds, 'table'>,
   { from, to }: { readonly from: number; readonly to: number },
-): Promise<Map<Felt, Felt>> {
-  const sql = `SELECT hex(block_hash) AS hash, hex(parent_hash) AS parent
+): Promise<Map<Felt, RevertedBlock>> {
+  const sql = `SELECT hex(block_hash) AS hash, hex(parent_hash) AS parent, seq
     FROM ${tables.table('reverted_blocks')} FINAL
     WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}`;
   const rows = await clickhouse.rows(
@@ -22,5 +28,5 @@ export async function parentsOfReverted(
     { newest: descending(to), oldest: descending(from) },
     { settings: { max_threads: 1, max_result_rows: 0, select_sequential_consistency: 1 } },
   );
-  return new Map(rows.map(({ hash, parent }) => [hash, parent]));
+  return new Map(rows.map(({ hash, ...block }) => [hash, block]));
 }

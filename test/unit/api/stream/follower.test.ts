@@ -5,6 +5,7 @@ import { decodeCursor, digestOf } from '../../../../api/stream/cursor.ts';
 import { createFollower } from '../../../../api/stream/follower.ts';
 import type { Follower } from '../../../../api/stream/follower.ts';
 import type { Message } from '../../../../api/stream/messages.ts';
+import type { Undo } from '../../../../api/stream/undo.ts';
 import type { Tail, TailView } from '../../../../api/stream/tail.ts';
 import { ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
 import type { Felt } from '../../../../schemas/felt.ts';
@@ -46,6 +47,7 @@ function blockAt(height: number): StreamedBlock {
 }
 
 let view: TailView;
+let undo: Undo | null = null;
 const show = (heights: readonly number[], l1Height: number | null): void => {
   const blocks = heights.map(blockAt).map((whole) => ({ block: whole.block, whole }));
   view = { version: (view?.version ?? 0) + 1, l1Height, first: 1, blocks };
@@ -53,25 +55,29 @@ const show = (heights: readonly number[], l1Height: number | null): void => {
 const tail: Tail = {
   view: async () => view,
   newest: () => view,
-  undoOf: async () => null,
+  undoOf: async () => undo,
   changed: async () => {},
   join: () => () => {},
   notify: () => {},
   close: async () => {},
 };
 
+const optionsOf = (filter: StreamFilter) => ({
+  tail,
+  filter,
+  source: () => {
+    throw new Error('reads history');
+  },
+  reading: () => Promise.reject(new Error('reads history')),
+  isFinal: false,
+  isEndless: true,
+  digest: digestOf(JSON.stringify(filter)),
+});
+
 function follow(filter: StreamFilter, from: number): Follower {
   return createFollower({
-    tail,
-    filter,
-    source: () => {
-      throw new Error('reads history');
-    },
-    reading: () => Promise.reject(new Error('reads history')),
-    isFinal: false,
-    isEndless: true,
-    digest: digestOf(JSON.stringify(filter)),
-    start: { last: null, within: null, next: from, final: null },
+    ...optionsOf(filter),
+    start: { last: null, within: null, next: from, final: null, floor: from },
   });
 }
 
@@ -128,7 +134,70 @@ it('goes on behind messages that were made for another stream', async () => {
       within: null,
       next: 4,
       final: 1,
+      floor: 1,
     });
     expect(await stream.read()).toEqual([]);
   }
+});
+
+/** Shows that the chain ends at this height with another block, and what was reverted. */
+function revert(lastValid: number, to: number, seq: number): void {
+  const heights = Array.from({ length: to - lastValid }, (_, i) => lastValid + 1 + i);
+  const block = { height: lastValid, hash: hashOf(lastValid) };
+  undo = { lastValid: block, from: lastValid + 1, to, hashes: heights.map(hashOf), seq };
+  show([lastValid], null);
+}
+
+it('gives nothing from below the height that a client began with, however deep a reorg goes', async () => {
+  show([8, 9], null);
+  const filter = { token: coin };
+  const client = follow(filter, 8);
+  expect(contents(await client.read())).toHaveLength(4);
+  revert(5, 9, 100);
+  const [told] = await client.read();
+  expect([told?.type, JSON.parse(told?.data ?? '')]).toMatchObject([
+    'undo',
+    { last_valid: { height: 5, hash: hashOf(5) }, from: 6, to: 9, hashes: [6, 7, 8, 9].map(hashOf) },
+  ]);
+  undo = null;
+  show([5, 6, 7], null);
+  expect(await client.read()).toEqual([]);
+  show([5, 6, 7, 8], null);
+  expect(contents(await client.read())).toEqual(['transfer 8 coin', 'block 8']);
+  // A client that resumes keeps its floor.
+  const digest = digestOf(JSON.stringify(filter));
+  for (const cursor of [told?.cursor, JSON.parse(told?.data ?? '').last_valid_cursor])
+    expect(decodeCursor(cursor, digest)).toMatchObject({ last: null, next: 8, floor: 8 });
+});
+
+it('gives every message another cursor, also of a block that was reverted and is there again', async () => {
+  const client = follow({}, 3);
+  const cursors: string[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const blocks = [2, 3, 4].map(blockAt).map((whole) => {
+      const block = { ...whole.block, seq: whole.block.seq + (whole.block.height > 2 ? 1000 * round : 0) };
+      return { block, whole: { ...whole, block } };
+    });
+    undo = null;
+    view = { version: view.version + 1, l1Height: null, first: 1, blocks };
+    const messages = await client.read();
+    expect(contents(messages)).toHaveLength(6);
+    revert(2, 4, 1000 * round + 500);
+    const undone = await client.read();
+    expect(undone.map(({ type }) => type)).toEqual(['undo']);
+    cursors.push(...[...messages, ...undone].map(({ cursor }) => cursor));
+  }
+  expect(new Set(cursors).size).toBe(cursors.length);
+});
+
+it('says where it begins, before and after its first messages', async () => {
+  const digest = digestOf(JSON.stringify({ token: coin }));
+  show([1, 2], null);
+  const client = createFollower({ ...optionsOf({ token: coin }), start: null });
+  expect(await client.read()).toEqual([]);
+  const start = { last: { height: 2, hash: hashOf(2) }, within: null, next: 3, final: null, floor: 0 };
+  expect(decodeCursor(client.start(), digest)).toEqual(start);
+  show([1, 2, 3], null);
+  expect(await client.read()).toHaveLength(2);
+  expect(decodeCursor(client.start(), digest)).toEqual(start);
 });
