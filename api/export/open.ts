@@ -90,7 +90,7 @@ async function tryOpen(
   if (!(await isSettled())) return null;
   const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
   try {
-    const rows = isLinePerRow(format, tokens) ? null : await exportedCount(clickhouse, asked);
+    const rows = isLinePerRow(format, tokens) ? null : await exportedCount(clickhouse, asked, state);
     const { statement, params, settings } = exportStatement(asked, { format, tokens, state, l1Height });
     const file = await clickhouse.file(statement, params, { signal, settings });
     // An error after this reaches whoever reads the file.

@@ -72,6 +72,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     limits: [
       readLimit('export'),
       `Transfers of all exports per second while pages are read: \`EXPORT_RATE\` of the operator, by default ${figure(ROWS_PER_CORE)} for each core`,
+      `Minutes until a file must have begun; a range without a filter is sorted before (503): ${readClasses.export.readMs / 60_000}`,
       `Minutes until an export that is still being sent breaks off: ${readClasses.export.timeoutMs / 60_000}`,
       'Seconds until a client that takes nothing is disconnected: 60',
     ],

@@ -12,6 +12,8 @@ interface ReadClass extends ReadQueueLimits {
   readonly timeoutMs: number;
   /** Longest wait for a place; by default all of that time. */
   readonly waitMs?: number;
+  /** Longest time for a read, of a file until it begins; by default all of that time. */
+  readonly readMs?: number;
   /** The request keeps its place until its answer is sent: the answer is large, and held in memory until then. */
   readonly keepsPlace?: true;
   /** Somebody waits for the answer: files are sent slowly meanwhile. */
@@ -100,12 +102,12 @@ export const readClasses = {
     placesPerCaller: 1,
     maxWaiting: 20,
     waitMs: 10_000,
+    // A large range is sorted before its file begins: of 5 million transfers in seconds.
+    readMs: 300_000,
     timeoutMs: 3_600_000,
     settings: {
       max_result_rows: 0,
       max_memory_usage: 1_500_000_000,
-      // A range of heights is sorted, in files where it is large.
-      max_bytes_before_external_sort: 400_000_000,
       max_bytes_to_read: 2_000_000_000_000,
       max_threads: 1,
       priority: TRACE_PRIORITY,
@@ -205,6 +207,7 @@ export function limitReads(
         ...settings,
       },
       signal: ended,
+      timeoutMs: readClass.readMs ?? limitMs,
     });
     return {
       ...clickhouse,

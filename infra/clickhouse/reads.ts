@@ -42,6 +42,8 @@ export interface FileStatement {
 export interface ReadOptions {
   /** Cancels the query. */
   readonly signal?: AbortSignal;
+  /** Longest time for an answer, of a file until it begins; by default that of the client. */
+  readonly timeoutMs?: number;
   readonly settings?: Settings;
 }
 
@@ -87,7 +89,7 @@ export function createReads(
     async rows(query, params, options = {}) {
       const settings = { ...ONE_FORMATTER, ...options.settings };
       const [format, split] = query.isText ? ['TSV', tabbed] : ['JSONEachRow', JSON.parse];
-      const lines = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
+      const lines = await attempt(options.timeoutMs ?? timeoutMs, options.signal ?? null, async (signal) => {
         return await againIfClosed(
           async () => await linesOf(await read({ ...query, format }, params, { settings, signal })),
         );
@@ -97,7 +99,7 @@ export function createReads(
     async eachPart(query, params, onRows, options = {}) {
       let isHandedOn = false;
       const yielding = createYielding();
-      await attempt(timeoutMs, options.signal ?? null, async (signal) => {
+      await attempt(options.timeoutMs ?? timeoutMs, options.signal ?? null, async (signal) => {
         // Another attempt would hand on the same rows again.
         if (isHandedOn) throw unavailable('The answer of ClickHouse broke off', null);
         const { body, headers } = await read(query, params, { ...options, signal });
@@ -111,7 +113,7 @@ export function createReads(
     },
     async file(statement, params, options) {
       // The time of the answer is up to its reader, so the attempt ends when it begins.
-      const answer = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
+      const answer = await attempt(options.timeoutMs ?? timeoutMs, options.signal ?? null, async (signal) => {
         return await againIfClosed(async () => await read(statement, params, { ...options, signal }));
       });
       return wholeFile(answer);
