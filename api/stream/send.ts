@@ -91,17 +91,16 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
     if (format.heartbeat !== null) isSlow = !(await write(format.heartbeat));
   };
   /** An answer that has messages goes on until no more are there. */
-  const isLate = (): boolean => sent === 0 && performance.now() >= deadline;
+  const waitLeftMs = (): number => (sent === 0 ? deadline - performance.now() : Infinity);
   /** The next messages; none where the stream ends before they are read. A read may wait long for its place. */
   const next = async (): Promise<readonly Message[]> => {
     const held = follower.held();
     if (held !== null) return held;
     const reading = readOrRetry(options, stopped);
     for (;;) {
-      const leftMs = sent === 0 ? deadline - performance.now() : Infinity;
-      const messages = await withTimeout(reading, Math.min(HEARTBEAT_MS, leftMs), null, stopped);
+      const messages = await withTimeout(reading, Math.min(HEARTBEAT_MS, waitLeftMs()), null, stopped);
       if (messages !== null) return messages;
-      if (stopped.aborted || isSlow || isLate()) return [];
+      if (stopped.aborted || isSlow || waitLeftMs() <= 0) return [];
       await writeHeartbeat();
     }
   };
@@ -116,7 +115,7 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
       isSlow = !(await write(part.bytes));
       if (isSlow || stopped.aborted) break;
     }
-    if (until !== null && (left() <= 0 || (messages.length === 0 && (sent > 0 || isLate())))) break;
+    if (until !== null && (left() <= 0 || (messages.length === 0 && (sent > 0 || waitLeftMs() <= 0)))) break;
     if (messages.length > 0) continue;
     // Rounded, so that the timers of many streams have few different durations: Node keeps a list for each.
     const idleMs = Math.ceil((HEARTBEAT_MS - (performance.now() - wroteAt)) / 100) * 100;

@@ -23,7 +23,11 @@ const refused =
 
 /** Sends these chunks, then ends, or breaks off, or stays open until it is given up. */
 const sends =
-  (chunks: readonly string[], last: 'end' | 'cut' | 'silence' = 'end') =>
+  (
+    chunks: readonly string[],
+    last: 'end' | 'cut' | 'silence' = 'end',
+    headers: Record<string, string> = {},
+  ) =>
   (signal: AbortSignal): Response =>
     new Response(
       new ReadableStream({
@@ -36,6 +40,7 @@ const sends =
           if (last === 'cut') controller.error(new Error('cut'));
         },
       }),
+      { headers },
     );
 
 let sentHeaders = new Headers();
@@ -74,6 +79,12 @@ describe('a stream', () => {
     const cursors = (await follow(3, { from: 1 })).map(({ cursor }) => cursor);
     expect(cursors).toEqual(['c1', 'u1', 'c3']);
     expect(connections.map(({ from }) => from)).toEqual(['1', 'c1', 'u1']);
+  });
+
+  it('that is lost before its first message goes on where it began', async () => {
+    answers = ['s1', 's2'].map((cursor) => sends([], 'cut', { 'x-stream-cursor': cursor }));
+    await follow(3);
+    expect(connections.map(({ from }) => from)).toEqual([null, 's1', 's1']);
   });
 
   it('yields undo with its data', async () => {

@@ -172,14 +172,14 @@ it('ends when no more lines are there, and goes on beyond the wait while they ar
   const slow: Follower = {
     ...quiet,
     async read() {
-      await new Promise((resolve) => setTimeout(resolve, 4000));
+      await new Promise((resolve) => setTimeout(resolve, 6000));
       return (reads.shift() ?? []).map(message);
     },
   };
   const first = [message('0')];
   expect(await linesOf(slow, { first })).toEqual({
     text: ['0', 'a', 'b', 'c'].map(lineOf).join(''),
-    seconds: 12,
+    seconds: 18,
   });
 });
 
