@@ -27,7 +27,7 @@ function manifestRoute(store: ObjectStore | null): Route {
     response: { 200: exportManifest },
     async handler({ request }) {
       const manifest = await readManifest(store, request.signal);
-      if (manifest === null) throw notFound();
+      if (manifest === null) throw notFound('The operator has built no files.');
       return { status: 200, body: manifest };
     },
   });

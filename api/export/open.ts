@@ -35,9 +35,17 @@ export interface ExportReading {
 export interface OpenExport {
   /** The newest block when it began. */
   readonly head: LinkedBlock;
+  /** The heights of the file; null: none. */
+  readonly range: ExportRange | null;
   readonly file: Readable;
   /** Rows of the file; null: each is a line of it. */
   readonly rows: number | null;
+}
+
+export interface ExportRange {
+  readonly lo: number;
+  /** The highest block, also where it has no transfer of the file. */
+  readonly last: LinkedBlock;
 }
 
 const ATTEMPTS = 10;
@@ -79,10 +87,11 @@ async function tryOpen(
   const { felts } = search;
   const source = await versionedSourceOf(clickhouse, served, felts);
   const { lo, hi } = heights ?? NOTHING;
+  const top = Math.min(hi, head.height);
   const asked: TransferExport = {
     tables: served,
     source: source(served),
-    filters: { felts, lo, hi: Math.min(hi, head.height) },
+    filters: { felts, lo, hi: top },
   };
   const l1Height = await finalHeight(pool, served.schema('chain-status'));
   const state = await rangeState(clickhouse, asked);
@@ -98,10 +107,12 @@ async function tryOpen(
     await once(file, 'readable', { signal });
     // First the rows, then the blocks: what the statement found unsettled is so still, or has changed the blocks.
     const wasSettled = await isSettled();
+    const [last] = top < lo ? [] : await linkedBlocks(clickhouse, served, { from: top, to: top });
     const after = await rangeState(clickhouse, asked);
     const [headAfter] = await linkedBlocks(clickhouse, served, { from: head.height, to: head.height });
     const isSame = after.blocks === state.blocks && after.versions === state.versions;
-    if (wasSettled && isSame && headAfter?.seq === head.seq) return { head, file, rows };
+    if (wasSettled && isSame && headAfter?.seq === head.seq)
+      return { head, range: last === undefined ? null : { lo, last }, file, rows };
     file.destroy();
     return null;
   } catch (error) {

@@ -15,9 +15,11 @@ import type { Route } from '../http/route.ts';
 import { figure, readLimit } from '../http/stated-limits.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import type { TransferSearch } from '../transfers/filters.ts';
+import { CURSOR_HEADER, encodeCursor, streamDigest } from '../stream/cursor.ts';
 import { codingOf, exportBody } from './body.ts';
 import type { Coding, FileSummary } from './body.ts';
 import { openExport } from './open.ts';
+import type { ExportRange } from './open.ts';
 import type { ExportRecords } from './records.ts';
 
 export interface ExportRouteDeps {
@@ -62,7 +64,8 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       '`X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip where',
       '`Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`;',
       '`/api/export/{id}.json` has the same, with the id in `X-Export-Id`. If the export cannot be finished, the connection',
-      'breaks. One export of a user runs at a time.',
+      `breaks. One export of a user runs at a time. \`${CURSOR_HEADER}\` is where a stream with the same filters goes on behind the file:`,
+      'it first sends `undo` if the chain has changed since. It is absent with `txhash`, and where the file has no height.',
     ].join(' '),
     tag: 'Exports',
     auth: 'key',
@@ -96,7 +99,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       if (request.isHead) return { status: 200, headers, body: { mediaType, stream: null } };
       const clickhouse = clickhouseFor(request, { readClass: 'export' });
       const opening = { ...deps, clickhouse, signal: request.signal };
-      const { head, file, rows } = await openExport(opening, { search, format });
+      const { head, range, file, rows } = await openExport(opening, { search, format });
       const id = randomUUID();
       const record = { id, format, block: head.height, block_hash: head.hash };
       await exports.save(key.userId, { ...record, rows: null, sha256: null, bytes: null, complete: false });
@@ -112,7 +115,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
         },
       });
       stream.once('error', (error) => log.warn({ err: error, export_id: id }, 'export broken off'));
-      const withTrailers = /(?:^|,)\s*trailers\s*(?:,|;|$)/i.test(request.header('te'));
+      const trailing = trailersFor(request.header('te'), () => whole);
       return {
         status: 200,
         headers: {
@@ -120,20 +123,37 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
           'X-Export-Block': String(head.height),
           'X-Export-Block-Hash': head.hash,
           'X-Export-Id': id,
-          ...(withTrailers ? { Trailer: 'X-Export-Rows, X-Export-SHA256' } : {}),
+          ...cursorHeader(search, range),
+          ...trailing.headers,
         },
-        body: {
-          mediaType,
-          stream,
-          ...(withTrailers ? { trailers: () => trailersOf(whole) } : {}),
-        },
+        body: { mediaType, stream, ...trailing.body },
       };
     },
   });
 }
 
+/** Where a stream with the same filters goes on behind the file; none where a stream cannot have them, or the file is empty. */
+function cursorHeader(
+  { felts }: TransferSearch,
+  range: ExportRange | null,
+): Readonly<Record<string, string>> {
+  if (range === null || felts.txhash !== undefined) return {};
+  const { height, hash, seq } = range.last;
+  const position = { last: { height, hash }, within: null, next: height + 1, final: null, floor: range.lo };
+  return { [CURSOR_HEADER]: encodeCursor(position, streamDigest(felts, false), 'block', seq) };
+}
+
 function headersOf(coding: Coding): Readonly<Record<string, string>> {
   return { Vary: 'Accept-Encoding', ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }) };
+}
+
+/** Where the client takes them: the header that names the trailers, and what gives them at the end of the file. */
+function trailersFor(te: string, whole: () => FileSummary | null) {
+  if (!/(?:^|,)\s*trailers\s*(?:,|;|$)/i.test(te)) return { headers: {}, body: {} };
+  return {
+    headers: { Trailer: 'X-Export-Rows, X-Export-SHA256' },
+    body: { trailers: () => trailersOf(whole()) },
+  };
 }
 
 function trailersOf(whole: FileSummary | null): Readonly<Record<string, string>> {
@@ -148,7 +168,7 @@ function assertBounded({ felts, fromBlock, toBlock, startTime, endTime }: Transf
   throw invalidInput(
     {
       non_field_errors: [
-        'At least one filter is required, or from_block and to_block, or start_time and end_time.',
+        `One of ${filters.join(', ')} is required, or from_block and to_block, or start_time and end_time.`,
       ],
     },
     { allowed_filters: [...filters] },

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 
 import { ZERO_FELT, isFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import type { StreamFilter } from './blocks.ts';
 
 /** The place of a transfer in its block. */
 export interface PlaceInBlock {
@@ -52,6 +53,9 @@ const UNFLOORED = { version: 1, bytes: at.floor } as const;
 
 /** Every message has a cursor: a buffer for each would take longer than its text. */
 const scratch = Buffer.alloc(BYTES);
+
+/** Of an answer: a cursor before the first message of a stream, or behind the last transfer of an export. */
+export const CURSOR_HEADER = 'X-Stream-Cursor';
 
 /** Behind the newest block, whichever that is: of a stream that ends before it has seen one. */
 export const NEWEST_POSITION: StreamPosition = {
@@ -120,7 +124,11 @@ export function decodeCursor(text: string, filters: Buffer): StreamPosition | nu
   };
 }
 
-/** What a cursor keeps of a text. */
+/** Of the filters of a stream and whether it has only final blocks: its cursors are bound to them. */
+export function streamDigest(filter: StreamFilter, isFinal: boolean): Buffer {
+  return digestOf(JSON.stringify([Object.entries(filter), isFinal]));
+}
+
 export function digestOf(text: string): Buffer {
   return createHash('sha256').update(text).digest().subarray(0, DIGEST_BYTES);
 }

@@ -17,7 +17,7 @@ import type { CallerKey, Route } from '../http/route.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import { versionedSourceOf } from '../transfers/versioned-source.ts';
 import type { BlockReading, StreamFilter } from './blocks.ts';
-import { NEWEST_POSITION, decodeCursor, digestOf } from './cursor.ts';
+import { CURSOR_HEADER, NEWEST_POSITION, decodeCursor, streamDigest } from './cursor.ts';
 import { createFollower } from './follower.ts';
 import type { StreamStart } from './follower.ts';
 import type { OpenStream, OpenStreams } from './open-streams.ts';
@@ -35,8 +35,6 @@ export interface StreamRouteDeps {
   readonly log: Logger;
 }
 
-/** A cursor before the first message of an answer. */
-const CURSOR_HEADER = 'X-Stream-Cursor';
 const MESSAGES = { fallback: 1000, max: 10_000 };
 const WAIT_SECONDS = { fallback: 20, max: 60 };
 /** A cursor of another process may be of a block that this one does not know yet. */
@@ -56,7 +54,7 @@ const filters = {
 const streamQuery = transfersQuery.pick(filters).extend({
   from: z.string().optional().meta({
     description:
-      'A cursor, to go on after its message; or a height, to begin with the messages of that block. Without it, the stream begins after the newest block',
+      'A cursor of a stream with the same filters and `finality`, to go on after its message; or a height, to begin with the messages of that block. Without it, the stream begins after the newest block',
   }),
   finality: z
     .enum(['l2', 'l1'], { error: 'Must be l2 or l1.' })
@@ -69,7 +67,7 @@ const streamQuery = transfersQuery.pick(filters).extend({
   wait: integer({
     min: 0,
     max: WAIT_SECONDS.max,
-    description: `Seconds that an answer in NDJSON waits for a message; ${WAIT_SECONDS.fallback} by default`,
+    description: `Seconds that an answer in NDJSON waits for a first message, at most ${WAIT_SECONDS.max}; ${WAIT_SECONDS.fallback} by default`,
   }).optional(),
 });
 
@@ -89,8 +87,8 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       'blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a',
       'height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer',
       'is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after',
-      `\`limit\` messages or when no more are there; the \`cursor\` of its last line is the next \`from\`. \`${CURSOR_HEADER}\` is a`,
-      'cursor before the first message: the next `from` of an answer without one. The `EventSource` of browsers cannot send a',
+      `\`limit\` messages or when no more are there; the \`cursor\` of its last line is the next \`from\`. \`${CURSOR_HEADER}\`, on NDJSON`,
+      'and on events without `from`, is a cursor before the first message: the next `from` of an answer without one. The `EventSource` of browsers cannot send a',
       'key: use `fetch`, as the client library does.',
     ].join(' '),
     tag: 'Transfers',
@@ -172,7 +170,7 @@ function subjectOf(query: z.output<typeof streamQuery>): {
 } {
   const { felts: filter } = resolveSearch(query, () => {});
   const isFinal = query.finality === 'l1';
-  return { filter, isFinal, digest: digestOf(JSON.stringify([Object.entries(filter), isFinal])) };
+  return { filter, isFinal, digest: streamDigest(filter, isFinal) };
 }
 
 /** @throws 400 if `from` is neither a height nor a cursor of this stream */

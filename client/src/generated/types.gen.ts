@@ -2970,7 +2970,7 @@ export type StreamTransfersData = {
          */
         to_address?: string;
         /**
-         * A cursor, to go on after its message; or a height, to begin with the messages of that block. Without it, the stream begins after the newest block
+         * A cursor of a stream with the same filters and `finality`, to go on after its message; or a height, to begin with the messages of that block. Without it, the stream begins after the newest block
          */
         from?: string;
         /**
@@ -2982,7 +2982,7 @@ export type StreamTransfersData = {
          */
         limit?: number;
         /**
-         * Seconds that an answer in NDJSON waits for a message; 20 by default
+         * Seconds that an answer in NDJSON waits for a first message, at most 60; 20 by default
          */
         wait?: number;
     };

@@ -31,7 +31,7 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
     .action(async ({ to, heights }: { to: string; heights: number }) => {
       const store = await openObjectStore(to);
       let files = 0;
-      await withStores(commandConfig(process.env), 'tds-export', log, ({ pool, clickhouse }) =>
+      const final = await withStores(commandConfig(process.env), 'tds-export', log, ({ pool, clickhouse }) =>
         withAdvisoryLocks(
           pool,
           ['export build'],
@@ -41,15 +41,21 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
               () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
               async (signal) => {
                 const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
-                await buildExportFiles(reading, { store, heights, assertHeld }, ({ url, rows, bytes }) => {
-                  files += 1;
-                  say(`${url}: ${rows} transfers, ${bytes} bytes`);
-                });
+                return await buildExportFiles(
+                  reading,
+                  { store, heights, assertHeld },
+                  ({ url, rows, bytes }) => {
+                    files += 1;
+                    say(`${url}: ${rows} transfers, ${bytes} bytes`);
+                  },
+                );
               },
             ),
         ),
       );
-      say(files === 0 ? 'No new range is complete.' : `${files} file${files === 1 ? '' : 's'} written.`);
+      if (files > 0) return say(`${files} file${files === 1 ? '' : 's'} written.`);
+      const reached = final === null ? 'no block is' : `blocks up to ${final} are`;
+      say(`No new range of ${heights} heights is complete: ${reached} accepted on L1.`);
     });
 }
 

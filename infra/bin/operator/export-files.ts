@@ -26,13 +26,14 @@ export interface ExportTarget {
  * which lists them. Files that are listed stay as they are; an interrupted run leaves no part of a file in the list.
  *
  * @param onFile called with each file that was written
+ * @returns the height accepted on L1 when it began; null: none
  * @throws INVALID if the store has files of another number of heights
  */
 export async function buildExportFiles(
   reading: ExportReading,
   { store, heights, assertHeld }: ExportTarget,
   onFile: (file: ExportFile) => void,
-): Promise<void> {
+): Promise<number | null> {
   const { pool, servedBuilds, clickhouse, signal } = reading;
   const manifest = await readManifest(store, heights, signal);
   const known = new Set(manifest.files.map(({ from_block: from }) => from));
@@ -51,6 +52,7 @@ export async function buildExportFiles(
     await store.write(MANIFEST, Readable.from([text], { objectMode: false }), signal);
     onFile(file);
   }
+  return final;
 }
 
 async function readManifest(

@@ -462,7 +462,9 @@ test.each(['folder', 'bucket'])(
           'bytes',
         ]);
       }
-      expect((await build('--heights', '5')).stdout).toContain('No new range is complete.');
+      expect((await build('--heights', '5')).stdout).toContain(
+        'No new range of 5 heights is complete: blocks up to 11 are',
+      );
       expect((await get('files/manifest.json')).status).toBe(404);
       expect((await build('--heights', '6')).code).toBe(1);
       expect([...s3.objects.keys()].length).toBe(kind === 'folder' ? 0 : files.length + 1);
