@@ -8,7 +8,6 @@ import { gunzipSync, zstdDecompressSync } from 'node:zlib';
 
 import { DuckDBInstance } from '@duckdb/node-api';
 import { tableFromIPC } from 'apache-arrow';
-import { z } from 'zod';
 
 /** A client of exports that reads their files with DuckDB, and Arrow with its own library. */
 
@@ -144,17 +143,22 @@ const COLUMNS = [
   .map(([name, type]) => `'${name}': '${type}'`)
   .join(', ');
 
-/** Integers, booleans and text as text. */
 function plain(row: Record<string, unknown>): FileRow {
-  return Object.fromEntries(
-    Object.entries(row).map(([name, value]) => {
-      if (value === null) return [name, null];
-      return [
-        name,
-        APPROXIMATE.includes(name)
-          ? Number(value)
-          : `${z.union([z.string(), z.number(), z.bigint(), z.boolean()]).parse(value)}`,
-      ];
-    }),
-  );
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plainValue(name, value)]));
+}
+
+/** Integers, booleans and text as text. No zod here: it takes a minute for four million values. */
+function plainValue(name: string, value: unknown): string | number | null {
+  if (value === null) return null;
+  if (APPROXIMATE.includes(name)) return Number(value);
+  switch (typeof value) {
+    case 'string':
+      return value;
+    case 'number':
+    case 'bigint':
+    case 'boolean':
+      return String(value);
+    default:
+      throw new TypeError(`${name} is of type ${typeof value}`);
+  }
 }
