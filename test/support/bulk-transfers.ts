@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { toFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { FileRow } from './export-client.ts';
 import { COIN } from './small-chain.ts';

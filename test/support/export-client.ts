@@ -151,14 +151,7 @@ function plain(row: Record<string, unknown>): FileRow {
 function plainValue(name: string, value: unknown): string | number | null {
   if (value === null) return null;
   if (APPROXIMATE.includes(name)) return Number(value);
-  switch (typeof value) {
-    case 'string':
-      return value;
-    case 'number':
-    case 'bigint':
-    case 'boolean':
-      return String(value);
-    default:
-      throw new TypeError(`${name} is of type ${typeof value}`);
-  }
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean') return `${value}`;
+  throw new TypeError(`${name} is of type ${typeof value}`);
 }
