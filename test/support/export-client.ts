@@ -51,18 +51,22 @@ export async function outcomeOf(answer: IncomingMessage): Promise<string> {
 export function firstDifference(rows: readonly FileRow[], wanted: readonly FileRow[]): string | null {
   if (rows.length !== wanted.length) return `${rows.length} rows, not ${wanted.length}`;
   for (const [i, row] of rows.entries()) {
-    const [is, should] = [row, wanted[i] ?? {}].map((one) =>
-      JSON.stringify(Object.entries(one).map(rounded)),
-    );
-    if (is !== should) return `row ${i}: ${is}, not ${should}`;
+    const should = wanted[i] ?? {};
+    if (!isSame(row, should)) return `row ${i}: ${JSON.stringify(row)}, not ${JSON.stringify(should)}`;
   }
   return null;
 }
 
-const rounded = ([name, value]: [string, string | number | null]) => [
-  name,
-  typeof value === 'number' ? Number(value.toPrecision(12)) : value,
-];
+function isSame(row: FileRow, other: FileRow): boolean {
+  const [names, otherNames] = [Object.keys(row), Object.keys(other)];
+  return (
+    names.length === otherNames.length &&
+    names.every((name, i) => name === otherNames[i] && rounded(row[name]) === rounded(other[name]))
+  );
+}
+
+const rounded = (value: FileRow[string] | undefined) =>
+  typeof value === 'number' ? Number(value.toPrecision(12)) : value;
 
 /** The file without its content coding. */
 export function fileOf({ headers, body }: Download): Buffer {
