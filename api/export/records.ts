@@ -39,10 +39,11 @@ export function createExportRecords(counters: Pick<Counters, 'run'>, now: () => 
     },
     async find(userId, id) {
       const key = keyOf(userId, id);
-      const text = await shared(async () => await counters.run(findScript, [key], []));
-      if (typeof text === 'string') return exportRecord.parse(JSON.parse(text));
+      // Only the process that sends an export saves its record: Redis may have missed the last state, this process has not.
       const kept = own.get(key);
-      return kept !== undefined && kept.endsAt > now() ? kept.record : null;
+      if (kept !== undefined && kept.endsAt > now()) return kept.record;
+      const text = await shared(async () => await counters.run(findScript, [key], []));
+      return typeof text === 'string' ? exportRecord.parse(JSON.parse(text)) : null;
     },
   };
 }

@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
@@ -22,6 +23,8 @@ import { toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
+import { bulkRows, deleteBulk, sumOf, writeBulk } from '../../support/bulk-transfers.ts';
+import type { Bulk } from '../../support/bulk-transfers.ts';
 import {
   begin,
   fileOf,
@@ -55,7 +58,7 @@ const FORK = 110;
 const L1 = 11;
 const random = createRandom(20_261_126);
 const [ACCOUNT = COIN, TOKEN = COIN] = [randomWorld.accounts[1], randomWorld.tokens[0]];
-const BULK = toFelt(0xb01cn);
+const BULK: Bulk = { token: toFelt(0xb01cn), perBlock: 2000, below: FORK };
 
 let world: ApiWorld;
 let owner: ClickHouse;
@@ -214,9 +217,7 @@ test.each(formats)('%s: every filter exports the rows of the list, with their su
     const { rows } = await rowsOf(format, file);
     const wanted = expected(chain, query);
     expect(firstDifference(rows, wanted), JSON.stringify(query)).toBe(null);
-    const sum = (of: readonly FileRow[]): bigint =>
-      of.reduce((total, row) => total + BigInt(row['value'] ?? 0), 0n);
-    expect(sum(rows)).toBe(sum(wanted));
+    expect(sumOf(rows)).toBe(sumOf(wanted));
     const summary = { rows: wanted.length, sha256: sha256(file), bytes: file.length };
     expect(answer.trailers).toEqual({
       'x-export-rows': String(summary.rows),
@@ -343,6 +344,26 @@ test('an export needs a filter or a whole range, a known format, and its own use
   expect((await world.call('GET', path, { headers: { 'api-key': made.json.key } })).status).toBe(404);
   const elsewhere = await world.anotherApi();
   expect((await elsewhere.call('GET', path, { headers })).json.complete).toBe(true);
+});
+
+test('the record of an export is found by another process for an hour', async () => {
+  const { headers: sent } = await download('csv', { token: COIN });
+  const path = `/api/export/${String(sent['x-export-id'])}.json`;
+  const another = await world.anotherApi();
+  const status = async () => (await another.call('GET', path, { headers })).status;
+  const redis = new Redis(world.env['REDIS_URL'] ?? '');
+  try {
+    expect(await status()).toBe(200);
+    const [key = ''] = await redis.keys(`*export:*:${String(sent['x-export-id'])}`);
+    const seconds = await redis.ttl(key);
+    expect(seconds).toBeGreaterThan(3600 - 120);
+    expect(seconds).toBeLessThanOrEqual(3600);
+    await redis.pexpire(key, 1);
+    await vi.waitFor(async () => expect(await status()).toBe(404));
+  } finally {
+    redis.disconnect();
+    await another.close();
+  }
 });
 
 test('HEAD begins neither an export nor a stream', async () => {
@@ -506,38 +527,40 @@ test('every export has one whole chain, that of its block hash, while the chain 
   await flip;
 });
 
-/** So many transfers, with hashes that cannot be compressed, that no buffer on the way to a client holds them. */
-const BULK_PER_BLOCK = 2000;
-
-async function writeBulk(token = BULK, perBlock = BULK_PER_BLOCK): Promise<number> {
-  const [transfers = '', blocks = ''] = [names['transfers'], names['indexed_blocks']];
-  const hex = (felt: string): string => `toFixedString(unhex('${felt.slice(2)}'), 32)`;
-  const random32 = (of: string): string =>
-    `toFixedString(concat('\\0', substring(SHA256(concat('${of}', toString(block_desc), toString(n))), 2)), 32)`;
-  await owner.command(`INSERT INTO ${transfers} (token, block_desc, position_desc, item_desc, from_address, to_address,
-      kind, amount, tx_hash, fee_unit, execution_status, block_hash, timestamp, seq)
-    SELECT ${hex(token)}, block_desc, 4294000000 - n, 4294967295, ${random32('from')}, ${random32('to')}, 'erc20', n,
-      ${random32('tx')}, ${hex(COIN)}, 'SUCCEEDED', block_hash, timestamp, seq
-    FROM ${blocks} FINAL ARRAY JOIN range(${perBlock}) AS n WHERE block_desc > 4294967295 - ${FORK}`);
-  return FORK * perBlock;
-}
-
-async function deleteBulk(): Promise<void> {
-  await owner.command(`ALTER TABLE ${names['transfers']} DELETE WHERE token = unhex('${BULK.slice(2)}')`, {
-    settings: { mutations_sync: 2 },
-  });
-}
-
-test('an export that a reorg overtakes has what the chain was', async () => {
-  const rows = await writeBulk();
-  const before = await begin(world.url + pathOf('ndjson', { token: BULK }), headers);
-  // All blocks are replaced while the client has read next to nothing.
-  await write(base.slice(-50), 'block.reverted');
-  await deleteBulk();
-  const answer = await finish(before);
-  const lines = answer.body.toString().split('\n').slice(0, -1);
-  expect(lines.length).toBe(rows);
-  expect(answer.trailers['x-export-rows']).toBe(String(rows));
+test('an export that a reorg overtakes has what the chain was, in every format', async () => {
+  const count = await writeBulk(owner, names, BULK);
+  const wanted = bulkRows(BULK, chain, L1);
+  expect(wanted).toHaveLength(count);
+  const { below, perBlock } = BULK;
+  const sum = BigInt((below * perBlock * (perBlock - 1)) / 2);
+  // A process sends one export of a user at a time.
+  const apis = await Promise.all(formats.map(async () => await world.anotherApi()));
+  try {
+    const begun = await Promise.all(
+      formats.map(async (format, i) => {
+        const answer = await begin(`${apis[i]?.url}${pathOf(format, { token: BULK.token })}`, headers);
+        return { format, answer, id: answer.headers['x-export-id'] };
+      }),
+    );
+    // Blocks are reverted and all rows deleted while the clients have read next to nothing.
+    await write(base.slice(-50), 'block.reverted');
+    await deleteBulk(owner, names, BULK);
+    for (const { format, id } of begun) expect((await record(id)).json.complete, format).toBe(false);
+    // All are read before one is checked: a client that takes nothing for a minute is disconnected.
+    const files = await Promise.all(
+      begun.map(async ({ format, answer, id }) => ({ format, id, whole: await finish(answer) })),
+    );
+    for (const { format, id, whole } of files) {
+      const file = fileOf(whole);
+      const { rows } = await rowsOf(format, file);
+      expect(firstDifference(rows, wanted), format).toBe(null);
+      expect(sumOf(rows)).toBe(sum);
+      expect(whole.trailers).toEqual({ 'x-export-rows': String(count), 'x-export-sha256': sha256(file) });
+      expect((await record(id)).json).toMatchObject({ rows: count, complete: true });
+    }
+  } finally {
+    await Promise.all(apis.map((api) => api.close()));
+  }
   await write(base.slice(-50));
 });
 
@@ -545,12 +568,18 @@ test('a long export does not begin while its last block is reverted', async () =
   const scratch = { indexed_blocks: 'scratch_blocks', indexed_block_ranges: 'scratch_ranges' };
   for (const [table, copy] of Object.entries(scratch))
     await owner.command(`CREATE TABLE IF NOT EXISTS ${copy} AS ${names[table]}`);
-  await writeBulk();
-  const bulk = aTransfer({ token: BULK, from: ACCOUNT, to: ACCOUNT, position: 1, txHash: toFelt(0xe1n) });
+  await writeBulk(owner, names, BULK);
+  const bulk = aTransfer({
+    token: BULK.token,
+    from: ACCOUNT,
+    to: ACCOUNT,
+    position: 1,
+    txHash: toFelt(0xe1n),
+  });
   const last = tail.slice(-1).map((block) => ({ ...block, transfers: [...block.transfers, bulk] }));
   const reverted = { seq: (seq += 1), offset: 1000 * seq, type: 'block.reverted' as const };
   await writeBlocks(owner, last, reverted, { ...names, ...scratch });
-  const query = { token: BULK };
+  const query = { token: BULK.token };
   const early = await begin(world.url + pathOf('csv', query), headers);
   expect([early.statusCode, early.headers['retry-after']]).toEqual([503, '2']);
   early.destroy();
@@ -559,7 +588,7 @@ test('a long export does not begin while its last block is reverted', async () =
   const answer = await begin(world.url + pathOf('csv', query), headers);
   expect(answer.statusCode).toBe(200);
   answer.destroy();
-  await deleteBulk();
+  await deleteBulk(owner, names, BULK);
 });
 
 test.each<[string, (proxy: FaultProxy) => unknown]>([
@@ -572,14 +601,14 @@ test.each<[string, (proxy: FaultProxy) => unknown]>([
   ],
   ['the connection of ClickHouse is cut', async (proxy: FaultProxy) => proxy.reset()],
 ])('an export breaks off visibly when %s', async (_, harm) => {
-  await writeBulk();
+  await writeBulk(owner, names, BULK);
   const real = new URL(world.env['API_CLICKHOUSE_URL'] ?? '');
   const proxy = await startProxy({ host: real.hostname, port: Number(real.port) });
   real.host = `${proxy.host}:${proxy.port}`;
   const broken = await world.anotherApi({ env: { API_CLICKHOUSE_URL: real.href } });
   try {
     for (const format of formats) {
-      const answer = await begin(broken.url + pathOf(format, { token: BULK }), headers);
+      const answer = await begin(broken.url + pathOf(format, { token: BULK.token }), headers);
       expect(answer.statusCode).toBe(200);
       await harm(proxy);
       expect(await outcomeOf(answer), format).toBe('Error: aborted');
@@ -735,7 +764,7 @@ test('a stream is of events only for a client that prefers them', async () => {
 
 test('a stream reads blocks with many transfers in parts', async () => {
   const token = toFelt(0xb02cn);
-  const rows = await writeBulk(token, 500);
+  const rows = await writeBulk(owner, names, { token, perBlock: 500, below: FORK });
   const answer = await fetch(`${world.url}/api/stream/transfers/?token=${token}&from=0`, {
     headers: { ...headers, accept: 'text/event-stream' },
   });

@@ -320,7 +320,7 @@ test('passes on an error that a retry cannot help', async () => {
   expect(wrong).not.toBeInstanceOf(AppError);
 });
 
-test.each(['page', 'account', 'trace'] as const)(
+test.each(['page', 'account', 'trace', 'proof', 'stream', 'export'] as const)(
   'limits the time and memory of a read of class %s, and the bytes it reads, unless the read has limits of its own',
   async (readClass) => {
     const server = slow();
