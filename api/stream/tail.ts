@@ -85,7 +85,7 @@ export function createTail(deps: TailDeps): Tail {
     outdated += 1;
     reading.wake();
   });
-  const waiting = new Set<() => void>();
+  const waiting = createWaiting();
 
   const refresh = async (): Promise<void> => {
     const wasTold = isTold;
@@ -98,29 +98,17 @@ export function createTail(deps: TailDeps): Tail {
     version += 1;
     latest = current = { version, ...next };
     undos.clear();
-    void resumeAll([...waiting]);
+    void waiting.resumeAll();
   };
   const reading = repeat(async () => {
     if (streams === 0) return;
     await refresh().catch((error: unknown) => deps.log.debug({ err: error }, 'could not read the tail'));
   }, POLL_MS);
 
-  const changed: Tail['changed'] = (since, ms, signal) =>
-    new Promise((resolve) => {
-      if (signal.aborted || (current !== null && current.version > since)) {
-        resolve();
-        return;
-      }
-      const resume = (): void => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', resume);
-        waiting.delete(resume);
-        resolve();
-      };
-      const timer = setTimeout(resume, ms);
-      signal.addEventListener('abort', resume, { once: true });
-      waiting.add(resume);
-    });
+  const changed: Tail['changed'] = async (since, ms, signal) => {
+    if (signal.aborted || (current !== null && current.version > since)) return;
+    await waiting.wait(ms, signal);
+  };
 
   return {
     join() {
@@ -183,13 +171,33 @@ function createUndos({ servedBuilds, clickhouse }: TailDeps, onFound: (undo: Und
   };
 }
 
-/** A few at a time: what the first streams write is sent before the last ones read. */
-async function resumeAll(streams: readonly (() => void)[]): Promise<void> {
-  const yielding = createYielding();
-  for (const resume of streams) {
-    resume();
-    await yielding();
-  }
+/** Streams that wait for the next view. */
+function createWaiting() {
+  const waiting = new Set<() => void>();
+  return {
+    wait: (ms: number, signal: AbortSignal): Promise<void> =>
+      new Promise((resolve) => {
+        const resume = (): void => {
+          clearTimeout(timer);
+          signal.removeEventListener('abort', resume);
+          waiting.delete(resume);
+          resolve();
+        };
+        const timer = setTimeout(resume, ms);
+        signal.addEventListener('abort', resume, { once: true });
+        waiting.add(resume);
+      }),
+    /** A few at a time: what the first streams write is sent before the last ones read. */
+    async resumeAll(): Promise<void> {
+      const yielding = createYielding();
+      // Not those that wait again meanwhile.
+      const streams = [...waiting];
+      for (const resume of streams) {
+        resume();
+        await yielding();
+      }
+    },
+  };
 }
 
 /** @param isNewer the index has changed since: the next transfers are read beside the blocks, not after them */
