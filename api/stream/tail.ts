@@ -75,46 +75,47 @@ export function createTail(deps: TailDeps): Tail {
   let streams = 0;
   let isTold = false;
   let current: TailView | null = null;
-  const undos = createUndos(deps);
-  const waiting = new Set<() => void>();
+  /** The view that was read last: `current`, unless an undo has shown that it is outdated. */
+  let latest: TailView | null = null;
+  let version = 0;
+  let outdated = 0;
+  const undos = createUndos(deps, (undo) => {
+    if (current === null || !hasUndone(current, undo)) return;
+    current = null;
+    outdated += 1;
+    reading.wake();
+  });
+  const waiting = createWaiting();
 
   const refresh = async (): Promise<void> => {
     const wasTold = isTold;
     isTold = false;
-    const next = await readView(deps, current, wasTold);
+    const outdatedBefore = outdated;
+    const next = await readView(deps, latest, wasTold);
+    // It may have been read before the undo.
+    if (outdated !== outdatedBefore) return;
     if (current !== null && isSame(current, next)) return;
-    current = next;
+    version += 1;
+    latest = current = { version, ...next };
     undos.clear();
-    void resumeAll([...waiting]);
+    void waiting.resumeAll();
   };
   const reading = repeat(async () => {
     if (streams === 0) return;
     await refresh().catch((error: unknown) => deps.log.debug({ err: error }, 'could not read the tail'));
   }, POLL_MS);
 
-  const changed: Tail['changed'] = (version, ms, signal) =>
-    new Promise((resolve) => {
-      if (signal.aborted || (current !== null && current.version > version)) {
-        resolve();
-        return;
-      }
-      const resume = (): void => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', resume);
-        waiting.delete(resume);
-        resolve();
-      };
-      const timer = setTimeout(resume, ms);
-      signal.addEventListener('abort', resume, { once: true });
-      waiting.add(resume);
-    });
+  const changed: Tail['changed'] = async (since, ms, signal) => {
+    if (signal.aborted || (current !== null && current.version > since)) return;
+    await waiting.wait(ms, signal);
+  };
 
   return {
     join() {
       streams += 1;
       if (streams === 1) {
         // The last one may be old.
-        current = null;
+        latest = current = null;
         reading.wake();
       }
       let hasLeft = false;
@@ -134,7 +135,7 @@ export function createTail(deps: TailDeps): Tail {
     },
     newest: () => current,
     changed,
-    undoOf: (newest) => undos.of(newest, current?.first ?? 0),
+    undoOf: (newest) => undos.of(newest, latest?.first ?? 0),
     notify() {
       isTold = true;
       reading.wake();
@@ -147,7 +148,7 @@ export function createTail(deps: TailDeps): Tail {
 }
 
 /** Each undo is found once for all streams. */
-function createUndos({ servedBuilds, clickhouse }: TailDeps) {
+function createUndos({ servedBuilds, clickhouse }: TailDeps, onFound: (undo: Undo) => void) {
   let undos = new Map<string, ReturnType<Tail['undoOf']>>();
   return {
     clear: (): void => void (undos = new Map()),
@@ -156,7 +157,12 @@ function createUndos({ servedBuilds, clickhouse }: TailDeps) {
       const key = `${newest.height} ${newest.hash}`;
       const earlier = known.get(key);
       if (earlier !== undefined) return earlier;
-      const found = servedBuilds().then(async (served) => await findUndo(clickhouse, served, newest, first));
+      const find = async (): ReturnType<Tail['undoOf']> => {
+        const undo = await findUndo(clickhouse, await servedBuilds(), newest, first);
+        if (undo !== null && undo !== 'unknown') onFound(undo);
+        return undo;
+      };
+      const found = find();
       known.set(key, found);
       const forget = (): boolean => known.delete(key);
       found.then((undo) => (undo === null || undo === 'unknown' ? forget() : null), forget);
@@ -165,17 +171,41 @@ function createUndos({ servedBuilds, clickhouse }: TailDeps) {
   };
 }
 
-/** A few at a time: what the first streams write is sent before the last ones read. */
-async function resumeAll(streams: readonly (() => void)[]): Promise<void> {
-  const yielding = createYielding();
-  for (const resume of streams) {
-    resume();
-    await yielding();
-  }
+/** Streams that wait for the next view. */
+function createWaiting() {
+  const waiting = new Set<() => void>();
+  return {
+    wait: (ms: number, signal: AbortSignal): Promise<void> =>
+      new Promise((resolve) => {
+        const resume = (): void => {
+          clearTimeout(timer);
+          signal.removeEventListener('abort', resume);
+          waiting.delete(resume);
+          resolve();
+        };
+        const timer = setTimeout(resume, ms);
+        signal.addEventListener('abort', resume, { once: true });
+        waiting.add(resume);
+      }),
+    /** A few at a time: what the first streams write is sent before the last ones read. */
+    async resumeAll(): Promise<void> {
+      const yielding = createYielding();
+      // Not those that wait again meanwhile.
+      const streams = [...waiting];
+      for (const resume of streams) {
+        resume();
+        await yielding();
+      }
+    },
+  };
 }
 
 /** @param isNewer the index has changed since: the next transfers are read beside the blocks, not after them */
-async function readView(deps: TailDeps, before: TailView | null, isNewer: boolean): Promise<TailView> {
+async function readView(
+  deps: TailDeps,
+  before: TailView | null,
+  isNewer: boolean,
+): Promise<Omit<TailView, 'version'>> {
   const { clickhouse, pool, servedBuilds } = deps;
   const served = await servedBuilds();
   const schema = served.schema('chain-status');
@@ -202,7 +232,6 @@ async function readView(deps: TailDeps, before: TailView | null, isNewer: boolea
   // Blocks whose transfers cannot be read yet are left to the next view.
   const isShort = !isBurst && whole.length < fresh.length;
   return {
-    version: (before?.version ?? 0) + 1,
     l1Height,
     first: chunks[0]?.start ?? null,
     blocks: bounded(isShort ? all.slice(0, firstNew + whole.length) : all),
@@ -221,7 +250,14 @@ function bounded(blocks: readonly TailBlock[]): TailBlock[] {
     .toReversed();
 }
 
-function isSame(a: TailView, b: TailView): boolean {
+/** Whether a view was read before blocks of it were reverted. */
+function hasUndone({ blocks }: TailView, { hashes, seq }: Undo): boolean {
+  const gone = new Set(hashes);
+  // A block that is there again since has a newer version.
+  return blocks.some(({ block }) => gone.has(block.hash) && block.seq < seq);
+}
+
+function isSame(a: TailView, b: Omit<TailView, 'version'>): boolean {
   const [x, y] = [a.blocks.at(-1)?.block, b.blocks.at(-1)?.block];
   return (
     a.l1Height === b.l1Height &&

@@ -11,7 +11,7 @@ import type { RunningService } from './service.ts';
 import { createSimulatedNode } from './starknet/node.ts';
 import type { NodeOptions, SimulatedNode } from './starknet/node.ts';
 
-/** The whole service on a simulated chain that advances on command, with stores of its own. */
+/** The whole service on a simulated chain that advances on command, with databases or stores of its own. */
 export interface SimulatedService {
   readonly node: SimulatedNode;
   readonly service: RunningService;
@@ -21,25 +21,30 @@ export interface SimulatedService {
   close(): Promise<void>;
 }
 
-/** @param prepare called before the service starts */
+/**
+ * @param prepare called before the service starts
+ * @param hasOwnStores starts stores that a test may kill; otherwise it has databases in those of the test run
+ */
 export async function simulatedService(
   chain: NodeOptions & { readonly l1Height: number },
   {
     settings = {},
     prepare = () => {},
+    hasOwnStores = false,
   }: {
     readonly settings?: Readonly<Record<string, string>>;
     readonly prepare?: (node: SimulatedNode) => void;
+    readonly hasOwnStores?: boolean;
   } = {},
 ): Promise<SimulatedService> {
   const { l1Height, ...options } = chain;
-  const own = await isolated();
+  const own = hasOwnStores ? null : await isolated();
   const dataDir = mkdtempSync(join(tmpdir(), 'tds-simulated-'));
   const node = await createSimulatedNode({ manual: true, malformed: 0.02, ...options, l1: null });
   node.control({ command: 'setL1', height: l1Height });
   prepare(node);
   const env = {
-    ...own.env,
+    ...own?.env,
     STARKNET_RPC_URL: node.url,
     INDEX_FROM: '0',
     HEAD_POLL_MS: '50',
@@ -48,7 +53,7 @@ export async function simulatedService(
     ...settings,
   };
   const service = await startService(dataDir, env);
-  const inspected = inspector(node, env);
+  const inspected = inspector(node, { ...env, ...service.settings() });
   return {
     node,
     service,
@@ -58,7 +63,7 @@ export async function simulatedService(
       await inspected.close();
       await service.stop();
       await node.close();
-      await own.drop();
+      await own?.drop();
       rmSync(dataDir, { recursive: true, force: true });
     },
   };

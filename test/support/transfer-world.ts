@@ -66,9 +66,10 @@ export async function writeBlocks(
   blocks: readonly WorldBlock[],
   version: { seq: number; offset: number; type?: 'block.accepted' | 'block.reverted' },
   names = plainNames,
+  projections = worldProjections,
 ): Promise<void> {
   const items = blocks.map((block, i) => batchItem(block, { ...version, offset: version.offset + i }));
-  await writeItems(clickhouse, items, worldProjections, names);
+  await writeItems(clickhouse, items, projections, names);
 }
 
 /** Writes messages as one batch. */
