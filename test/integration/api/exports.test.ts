@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -5,6 +6,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
+import { openExport } from '../../../api/export/open.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { createCheckpoints } from '../../../infra/kafka/checkpoints.ts';
@@ -17,7 +19,9 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { prices } from '../../../projections/prices/projector.ts';
+import { revertedBlocks } from '../../../projections/reverted-blocks/projector.ts';
 import { tokens as tokensProjection } from '../../../projections/tokens/projector.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -83,9 +87,11 @@ function blockAt(height: number, hash = hashAt(height)): WorldBlock {
 
 const base = Array.from({ length: FORK }, (_, height) => blockAt(height));
 const tail = Array.from({ length: HEIGHTS - FORK }, (_, i) => blockAt(FORK + i));
-const fork = Array.from({ length: HEIGHTS - FORK + 1 }, (_, i) =>
-  blockAt(FORK + i, toFelt(0xf0_0000n + BigInt(i))),
-);
+const forkHash = (i: number) => (i < 0 ? hashAt(FORK - 1) : toFelt(0xf0_0000n + BigInt(i)));
+const fork = Array.from({ length: HEIGHTS - FORK + 1 }, (_, i) => ({
+  ...blockAt(FORK + i, forkHash(i)),
+  parent: forkHash(i - 1),
+}));
 const chainOf = (blocks: readonly WorldBlock[]) => new Map(blocks.map((block) => [block.height, block]));
 const chain = chainOf([...base, ...tail]);
 
@@ -498,6 +504,79 @@ test.each(['folder', 'bucket'])(
   },
 );
 
+test('a stream goes on behind an export, also where its blocks were reverted', async () => {
+  const behind = async (query: Query) => {
+    const { headers: answered } = await download('csv', query);
+    return answered['x-stream-cursor'];
+  };
+  /** Heights of the blocks and transfers that a stream sends behind a cursor, and the height that an undo goes back to. */
+  const follow = async ({ from_block: _, to_block: __, ...filters }: Query, from: unknown) => {
+    const query = new URLSearchParams({ ...filters, from: String(from), wait: '0', limit: '10000' });
+    const seen: { undo: (number | undefined)[]; blocks: number[]; transfers: string[] } = {
+      undo: [],
+      blocks: [],
+      transfers: [],
+    };
+    for await (const message of readLines(
+      await fetch(`${world.url}/api/stream/transfers/?${query.toString()}`, { headers }),
+    )) {
+      if (message.type === 'undo') seen.undo.push(message.data.last_valid?.height);
+      if (message.type === 'block') seen.blocks.push(message.data.height);
+      if (message.type === 'transfer')
+        seen.transfers.push(`${message.data.block} ${message.data.event_index}`);
+    }
+    return seen;
+  };
+  const transfersOf = (blocks: ReadonlyMap<number, WorldBlock>, query: Query, from: number): string[] =>
+    expected(blocks, { ...query, from_block: String(from) }).map(
+      (row) => `${row['block']} ${row['event_index']}`,
+    );
+  const heights = (from: number, to: number): number[] =>
+    Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+  const [all, of, late] = [
+    { account: ACCOUNT },
+    { token: COIN },
+    { token: COIN, from_block: '115', to_block: '999' },
+  ];
+  const early = { token: COIN, to_block: '60' };
+  const cursors = new Map(
+    await Promise.all([all, of, late, early].map(async (query) => [query, await behind(query)] as const)),
+  );
+  for (const query of [all, of, late])
+    expect(await follow(query, cursors.get(query))).toEqual({ undo: [], blocks: [], transfers: [] });
+  expect(await follow(early, cursors.get(early))).toEqual({
+    undo: [],
+    blocks: heights(61, HEIGHTS - 1),
+    transfers: transfersOf(chain, of, 61),
+  });
+  expect(await behind({ token: COIN, txhash: toFelt(0xe0_0005n) })).toBe(undefined);
+  expect(await behind({ token: COIN, from_block: '500', to_block: '600' })).toBe(undefined);
+
+  const { names: reverts } = await openBuild(world.pool, owner, revertedBlocks);
+  await writeBlocks(owner, tail, { seq, offset: 1, type: 'block.reverted' }, reverts, [revertedBlocks]);
+  await write(tail, 'block.reverted');
+  await write(fork);
+  const forked = chainOf([...base, ...fork]);
+  for (const [query, from] of [
+    [all, FORK],
+    [of, FORK],
+    [late, 115],
+  ] as const)
+    // Nothing notifies this process of blocks.
+    await vi.waitFor(
+      async () =>
+        expect(await follow(query, cursors.get(query))).toEqual({
+          undo: [FORK - 1],
+          blocks: heights(from, HEIGHTS),
+          transfers: transfersOf(forked, { ...query, to_block: '999' }, from),
+        }),
+      { timeout: 10_000 },
+    );
+  await write(fork, 'block.reverted');
+  await write(tail);
+});
+
 test('every export has one whole chain, that of its block hash, while the chain changes', async () => {
   const chains = new Map(
     [[...base, ...tail], base, [...base, ...fork]].map((blocks) => [blocks.at(-1)?.hash, chainOf(blocks)]),
@@ -775,3 +854,26 @@ test('a stream reads blocks with many transfers in parts', async () => {
   }
   expect(seen.size).toBe(rows);
 });
+
+test('a range with more transfers than fit into the memory of a statement is exported', async () => {
+  // The last test: their token is that of other transfers, which every block names.
+  await writeBulk(owner, names, { token: COIN, perBlock: 30_000, below: FORK });
+  const limited: Pick<ClickHouse, 'file'> = {
+    file: async (statement, params, options) => {
+      const settings = { ...options.settings, max_memory_usage: 700_000_000 };
+      return await owner.file(statement, params, { ...options, settings });
+    },
+  };
+  const { signal } = new AbortController();
+  const reading = { clickhouse: { ...owner, ...limited }, pool: world.pool, signal };
+  const none = { felts: {}, block: null, startTime: null, endTime: null, asOf: null };
+  const search = { ...none, fromBlock: 0, toBlock: HEIGHTS, order: 'asc' as const };
+  const { file } = await openExport(
+    { ...reading, servedBuilds: () => servedBuilds(world.pool) },
+    { search, format: 'ndjson' },
+  );
+  // It is sorted before it begins.
+  const [first] = (await once(file, 'data')) as [Buffer];
+  expect(JSON.parse(first.toString().split('\n')[0] ?? '')).toMatchObject({ block: 0 });
+  file.destroy();
+}, 120_000);
