@@ -86,13 +86,14 @@ function fileRoute(store: ObjectStore | null): Route {
 }
 
 /**
- * The bytes that a `Range` header names; null: all, also where it names several ranges, as RFC 9110 allows.
+ * The bytes that a `Range` header names; null: all, also where it names several ranges or one that is reversed, as RFC 9110 allows.
  *
  * @throws 416 where it names none of the file
  */
 export function rangeOf(header: string, size: number): ByteRange | null {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header.trim()) ?? [];
   if (first === '' && last === '') return null;
+  if (first !== '' && last !== '' && Number(first) > Number(last)) return null;
   const start = first === '' ? Math.max(0, size - Number(last)) : Number(first);
   const end = first === '' || last === '' ? size - 1 : Math.min(Number(last), size - 1);
   if (start <= end) return { start, end };

@@ -9,6 +9,7 @@ import { exportRecord } from '../../schemas/api/exports.ts';
 import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput, notFound, refuseParameters } from '../http/errors.ts';
+import { WANTED_READING_BYTES } from '../http/handle-route.ts';
 import { ROWS_PER_CORE } from '../http/pacing.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -78,6 +79,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       `Minutes until a file must have begun; a range without a filter is sorted before (503): ${readClasses.export.readMs / 60_000}`,
       `Minutes until an export that is still being sent breaks off: ${readClasses.export.timeoutMs / 60_000}`,
       'Seconds until a client that takes nothing is disconnected: 60',
+      `Bytes per second that a client must take while others wait for its place: ${figure(WANTED_READING_BYTES)}`,
     ],
     response: {
       200: new StreamedAnswer({

@@ -38,6 +38,9 @@ interface SharedByRoutes {
 /** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_SECONDS = 60;
 const WANTED_SENDING_SECONDS = 5;
+/** What the client of a stream must take in a second, on average of so many, while others wait for its place. */
+export const WANTED_READING_BYTES = 250_000;
+const WANTED_READING_SECONDS = 5;
 /** The source of a streamed answer stays open while its client takes nothing. */
 const STALL_MS = 60_000;
 const STALL_LOOKS = 12;
@@ -143,7 +146,7 @@ async function send(
   context.set(headers ?? {});
   const declared = route.response[status];
   if (declared instanceof StreamedAnswer) {
-    stream(context, body as StreamedBody, stallMs);
+    stream(context, body as StreamedBody, { stallMs, place });
     return null;
   }
   limitSending(context, place);
@@ -177,7 +180,7 @@ async function textOf(parts: AsyncIterable<string>): Promise<string> {
 function stream(
   context: Context,
   { mediaType, stream: parts, trailers }: StreamedBody,
-  stallMs: number,
+  { stallMs, place }: Pick<RequestInfo, 'place'> & { readonly stallMs: number },
 ): void {
   context.type = mediaType;
   if (parts === null) return;
@@ -187,10 +190,14 @@ function stream(
   parts.once('close', () => {
     if (!parts.readableEnded) context.res.destroy();
   });
+  // HTTP/1.0 has no chunks, and so no trailers.
+  const withTrailers = trailers !== undefined && context.req.httpVersion !== '1.0';
+  if (!withTrailers) context.remove('Trailer');
   // Before Koa's own listener, which ends the response.
-  if (trailers !== undefined) parts.once('end', () => context.res.addTrailers(trailers()));
+  if (withTrailers) parts.once('end', () => context.res.addTrailers(trailers()));
   context.body = parts;
   dropIfStalled(context, stallMs);
+  dropIfSlow(context, place);
 }
 
 /**
@@ -206,6 +213,21 @@ function dropIfStalled({ res }: Context, stallMs: number): void {
     taken = now;
     if (stalled >= STALL_LOOKS) res.destroy();
   }, stallMs / STALL_LOOKS);
+  res.once('close', () => clearInterval(timer));
+}
+
+/** Disconnects a client that takes little of what waits for it, while others wait for the place that its request keeps. */
+function dropIfSlow({ res }: Context, place: RequestInfo['place']): void {
+  let [before, seconds, bytes] = [0, 0, 0];
+  const timer = setInterval(() => {
+    const waiting = res.writableLength;
+    const taken = (res.socket?.bytesWritten ?? 0) - waiting;
+    [seconds, bytes] = waiting > 0 && place.isWanted() ? [seconds + 1, bytes + taken - before] : [0, 0];
+    before = taken;
+    if (seconds < WANTED_READING_SECONDS) return;
+    if (bytes < seconds * WANTED_READING_BYTES) res.destroy();
+    [seconds, bytes] = [0, 0];
+  }, 1000);
   res.once('close', () => clearInterval(timer));
 }
 

@@ -99,7 +99,7 @@ export function cursorOfType(cursor: string, type: MessageType): string {
 
 /** null unless `encodeCursor` made it with these filters. */
 export function decodeCursor(text: string, filters: Buffer): StreamPosition | null {
-  if (!/^[A-Za-z0-9_-]{88,94}$/.test(text)) return null;
+  if (!/^[A-Za-z0-9_-]{88}([A-Za-z0-9_-]{6})?$/.test(text)) return null;
   const bytes = Buffer.from(text, 'base64url');
   const isUnfloored = bytes[0] === UNFLOORED.version && bytes.length === UNFLOORED.bytes;
   const isOurs =

@@ -4,6 +4,7 @@ import type { Server } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 
@@ -29,8 +30,29 @@ const endless = defineRoute({
   response: { 200: new StreamedAnswer({ 'text/plain': 'bytes' }) },
   async handler({ request }) {
     const headers = { 'Content-Length': String(2 ** 40) };
+    // As if other requests waited for the place that this one keeps, once the kernel's buffers are full.
+    const fullAt = Date.now() + 3000;
+    request.place.isWanted = () => request.query['wanted'] === '1' && Date.now() > fullAt;
     const body = { mediaType: 'text/plain', stream: request.isHead ? null : bytes() };
     return { status: 200, headers, body };
+  },
+});
+
+const ending = defineRoute({
+  id: 'ending',
+  method: 'GET',
+  path: '/api/ending/',
+  summary: 'bytes with a trailer',
+  tag: 'streams',
+  auth: 'none',
+  response: { 200: new StreamedAnswer({ 'text/plain': 'bytes' }) },
+  async handler() {
+    const body = {
+      mediaType: 'text/plain',
+      stream: Readable.from(['whole']),
+      trailers: () => ({ 'X-Sum': '5' }),
+    };
+    return { status: 200, headers: { Trailer: 'X-Sum' }, body };
   },
 });
 
@@ -40,15 +62,17 @@ function bytes(): Readable {
   return made;
 }
 
-let server: Server;
+const servers: Server[] = [];
 let port: number;
+/** Of a server that disconnects a client only after a minute without a byte. */
+let patientPort: number;
 
-beforeAll(async () => {
+async function serve(stallMs: number): Promise<number> {
   const never = (): never => {
     throw new Error('no store here');
   };
   const app = createApp({
-    routes: [endless],
+    routes: [endless, ending],
     log: createLogger('test', 'silent'),
     metrics: createMetrics('api'),
     pool: { query: never } as never,
@@ -62,24 +86,31 @@ beforeAll(async () => {
     reachesHeight: async () => false,
     clickhouseFor: never,
     readiness: async () => ({ ok: true, body: {} }),
-    stallMs: STALL_MS,
+    stallMs,
   });
   const handle = app.callback();
-  server = createServer((request, response) => void handle(request, response)).listen(0, '127.0.0.1');
+  const server = createServer((request, response) => void handle(request, response)).listen(0, '127.0.0.1');
+  servers.push(server);
   await once(server, 'listening');
-  port = (server.address() as AddressInfo).port;
+  return (server.address() as AddressInfo).port;
+}
+
+beforeAll(async () => {
+  [port, patientPort] = await Promise.all([serve(STALL_MS), serve(60_000)]);
 });
 afterAll(() => {
-  server.closeAllConnections();
-  server.close();
+  for (const server of servers) {
+    server.closeAllConnections();
+    server.close();
+  }
 });
 
 const isDestroyed = (): boolean => made?.destroyed === true;
 
-function open(): Socket {
-  const client = connect(port, '127.0.0.1').pause();
+function open(query = '', at = port): Socket {
+  const client = connect(at, '127.0.0.1').pause();
   client.on('error', () => {});
-  client.write('GET /api/endless/ HTTP/1.1\r\nHost: x\r\n\r\n');
+  client.write(`GET /api/endless/${query} HTTP/1.1\r\nHost: x\r\n\r\n`);
   return client;
 }
 
@@ -102,6 +133,34 @@ it('keeps a client that takes little at a time', async () => {
   expect(isDestroyed()).toBe(false);
   client.destroy();
   await vi.waitFor(() => expect(isDestroyed()).toBe(true));
+});
+
+it.each([
+  { what: 'disconnects a client that takes little', takes: 20_000, isKept: false },
+  { what: 'keeps a client that takes enough', takes: 2_000_000, isKept: true },
+])('$what while others wait for its place', async ({ takes, isKept }) => {
+  made = null;
+  const client = open('?wanted=1', patientPort);
+  let taken = 0;
+  const began = Date.now();
+  for (const end = began + 11_000; Date.now() < end && !isDestroyed(); await sleep(5)) {
+    // All that has arrived at once would be too much for the slow one.
+    const due = (takes * (Date.now() - began)) / 1000 - taken;
+    const some =
+      due > 0 ? (client.read(Math.min(Math.ceil(due), client.readableLength)) as Buffer | null) : null;
+    taken += some?.length ?? 0;
+  }
+  expect(isDestroyed()).toBe(!isKept);
+  client.destroy();
+});
+
+it.each([
+  ['HTTP/1.1', /\r\ntrailer: x-sum\r\n[^]*whole\r\n0\r\nx-sum: 5\r\n\r\n$/i],
+  ['HTTP/1.0', /^(?![^]*trailer)[^]*\r\n\r\nwhole$/i],
+])('has trailers only where the answer has chunks: %s', async (version, answer) => {
+  const client = connect(port, '127.0.0.1');
+  client.write(`GET /api/ending/ ${version}\r\nHost: x\r\nConnection: close\r\n\r\n`);
+  expect(await text(client)).toMatch(answer);
 });
 
 it('resets the connection when its source fails, whatever the client has not read yet', async () => {
