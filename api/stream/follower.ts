@@ -1,13 +1,12 @@
 import { readBlocks } from './blocks.ts';
 import type { BlockReading, StreamedBlock, Wanted } from './blocks.ts';
-import { NEWEST_POSITION, cursorOfType, encodeCursor } from './cursor.ts';
+import { NEWEST_POSITION, cursorOfType, digestOf, encodeCursor } from './cursor.ts';
 import type { StreamPosition } from './cursor.ts';
 import { messagesOf, sharedMessagesOf } from './messages.ts';
 import type { Given, Message } from './messages.ts';
+import type { EndReason, OpenStream } from './open-streams.ts';
 import type { Tail, TailView } from './tail.ts';
 import type { BlockId, Undo } from './undo.ts';
-
-export type EndReason = 'shutdown' | 'slow' | 'limit';
 
 /** Where a stream begins. `null`: with what comes after the newest block. */
 export type StreamStart = StreamPosition | null;
@@ -27,6 +26,7 @@ export interface Follower {
 
 export interface FollowerOptions extends Wanted {
   readonly tail: Tail;
+  readonly stream: Pick<OpenStream, 'enterHistory' | 'leaveHistory'>;
   /** For one read of history. */
   readonly reading: () => Promise<BlockReading>;
   /** Only what is accepted on L1. */
@@ -53,7 +53,7 @@ const MANY_TRANSFERS = 6000;
  * the child of the last one that the client has; where that was reverted, the client is told so first.
  */
 export function createFollower(options: FollowerOptions): Follower {
-  const { tail, isFinal, digest } = options;
+  const { tail, stream, isFinal, digest } = options;
   let position: StreamPosition | null = options.start;
   /** Where the first read began; null: none has. */
   let begun: StreamPosition | null = options.start;
@@ -73,7 +73,8 @@ export function createFollower(options: FollowerOptions): Follower {
     const data = { last_valid: lastValid, last_valid_cursor: cursor, from, to, hashes };
     return {
       type: 'undo',
-      cursor: encodeCursor(position, digest, 'undo', seq),
+      // The blocks of one reorg may be undone in parts, all with its version.
+      cursor: encodeCursor(position, digest, 'undo', digestOf(`${seq} ${from} ${to}`).readUIntBE(0, 6)),
       data: JSON.stringify(data),
     };
   };
@@ -91,6 +92,7 @@ export function createFollower(options: FollowerOptions): Follower {
       const held = position.next > top ? [] : heldBlocks(view, position.next, top);
       if (held === null || !isLinked(position, held[0])) return null;
       version = view.version;
+      stream.leaveHistory();
       return give(sharedMessagesOf(position, { view, held, filter: options.filter }, digest));
     },
     async read() {
@@ -104,7 +106,10 @@ export function createFollower(options: FollowerOptions): Follower {
       if (undo !== null) return [undo];
       const top = topOf(view, isFinal);
       const held = next > top ? null : heldBlocks(view, next, top);
-      const found = held ?? (next > top ? null : await readFrom(view, next, top));
+      const isHistory = held === null && next <= top;
+      if (isHistory) await stream.enterHistory();
+      else stream.leaveHistory();
+      const found = isHistory ? await readFrom(view, next, top) : held;
       isBehind = found?.length === 0;
       if (!isLinked(position, found?.[0])) {
         const late = await undone(position);
@@ -123,6 +128,7 @@ export function createFollower(options: FollowerOptions): Follower {
     },
     start: () => encodeCursor(begun ?? NEWEST_POSITION, digest, 'end', 0),
     end(reason, cursor) {
+      stream.leaveHistory();
       return {
         type: 'end',
         // After the last message that was sent; where none was, it begins where the stream began.

@@ -3,7 +3,8 @@ import { Gauge } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
 import { throttled, unavailable } from '../http/errors.ts';
 import type { CallerKey } from '../http/route.ts';
-import type { EndReason } from './follower.ts';
+
+export type EndReason = 'shutdown' | 'slow' | 'limit';
 
 /** The open streams of this process. */
 export interface OpenStreams {
@@ -16,6 +17,10 @@ export interface OpenStreams {
 export interface OpenStream {
   /** Aborted when the service ends the stream, with the `EndReason`. */
   readonly ended: AbortSignal;
+  /** Resolves when this stream may read history: few of a caller do at a time, as each holds what it has read. */
+  enterHistory(): Promise<void>;
+  /** Has come to the newest blocks, which all streams share. */
+  leaveHistory(): void;
   release(): void;
 }
 
@@ -33,6 +38,17 @@ interface Entry {
   readonly end: AbortController;
 }
 
+/** The streams of one caller. */
+interface CallerStreams {
+  open: number;
+  inHistory: number;
+  /** Those that wait to read history, in the order in which they came. */
+  readonly waiting: Set<() => void>;
+}
+
+/** More would read no faster: a user has two places for reads of history. */
+export const MOST_IN_HISTORY = 8;
+
 /** All sessions of a user count together. */
 const nameOf = ({ id, userId }: CallerKey): string => (id === null ? `user ${userId}` : `key ${id}`);
 
@@ -43,7 +59,7 @@ const RETRY_SECONDS = 5;
 /** Counts streams, and ends those of a key or session that was deleted or has expired, or of a key that was restricted. */
 export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStreamsOptions): OpenStreams {
   const entries = new Set<Entry>();
-  const countByCaller = new Map<string, number>();
+  const callers = new Map<string, CallerStreams>();
   let hasClosed = Promise.withResolvers<void>();
   let isClosing = false;
   new Gauge({
@@ -72,19 +88,23 @@ export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStre
   return {
     open(caller) {
       const name = nameOf(caller);
-      const own = countByCaller.get(name) ?? 0;
+      const own = callers.get(name) ?? { open: 0, inHistory: 0, waiting: new Set() };
       if (isClosing) throw unavailable('stopping', 'The service is stopping.', RETRY_SECONDS);
-      if (own >= perCaller) throw throttled(RETRY_SECONDS);
+      if (own.open >= perCaller) throw throttled(RETRY_SECONDS);
       const entry = { caller, end: new AbortController() };
       entries.add(entry);
-      countByCaller.set(name, own + 1);
+      callers.set(name, own);
+      own.open += 1;
+      const history = createHistoryPlace(own);
       return {
         ended: entry.end.signal,
+        enterHistory: history.enter,
+        leaveHistory: history.leave,
         release() {
           if (!entries.delete(entry)) return;
-          const left = (countByCaller.get(name) ?? 0) - 1;
-          if (left > 0) countByCaller.set(name, left);
-          else countByCaller.delete(name);
+          history.close();
+          own.open -= 1;
+          if (own.open === 0) callers.delete(name);
           if (entries.size === 0) hasClosed.resolve();
         },
       };
@@ -98,6 +118,46 @@ export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStre
       const late = setTimeout(() => hasClosed.resolve(), CLOSE_MS);
       await hasClosed.promise;
       clearTimeout(late);
+    },
+  };
+}
+
+/** The place of one stream among those of its caller that read history. */
+function createHistoryPlace(own: CallerStreams) {
+  let isIn = false;
+  let isClosed = false;
+  let resume: (() => void) | null = null;
+  const take = (): void => {
+    isIn = true;
+    own.inHistory += 1;
+  };
+  const leave = (): void => {
+    if (resume !== null) own.waiting.delete(resume);
+    if (!isIn) return;
+    isIn = false;
+    own.inHistory -= 1;
+    const [next] = own.waiting;
+    if (next === undefined) return;
+    own.waiting.delete(next);
+    next();
+  };
+  return {
+    enter: async (): Promise<void> => {
+      // A read may go on for a moment after its stream.
+      if (isIn || isClosed) return;
+      if (own.inHistory < MOST_IN_HISTORY) return take();
+      const entered = Promise.withResolvers<void>();
+      resume = () => {
+        take();
+        entered.resolve();
+      };
+      own.waiting.add(resume);
+      await entered.promise;
+    },
+    leave,
+    close: (): void => {
+      isClosed = true;
+      leave();
     },
   };
 }

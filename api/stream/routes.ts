@@ -4,13 +4,13 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Logger } from '../../infra/log.ts';
-import { sleep } from '../../infra/lifecycle.ts';
+import { sleep, withTimeout } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { acceptedWeights } from '../http/accept.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { behind, invalidInput } from '../http/errors.ts';
+import { behind, invalidInput, unavailable } from '../http/errors.ts';
 import { integer, limit } from '../http/params.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { CallerKey, Route } from '../http/route.ts';
@@ -19,7 +19,9 @@ import { versionedSourceOf } from '../transfers/versioned-source.ts';
 import type { BlockReading, StreamFilter } from './blocks.ts';
 import { CURSOR_HEADER, NEWEST_POSITION, decodeCursor, streamDigest } from './cursor.ts';
 import { createFollower } from './follower.ts';
-import type { StreamStart } from './follower.ts';
+import type { Follower, StreamStart } from './follower.ts';
+import type { Message } from './messages.ts';
+import { MOST_IN_HISTORY } from './open-streams.ts';
 import type { OpenStream, OpenStreams } from './open-streams.ts';
 import { eventStream, lines, sendStream } from './send.ts';
 import type { StreamFormat } from './send.ts';
@@ -40,6 +42,8 @@ const WAIT_SECONDS = { fallback: 20, max: 60 };
 /** A cursor of another process may be of a block that this one does not know yet. */
 const UNKNOWN_LOOKS = 6;
 const LOOK_MS = 500;
+/** Other streams of the caller may read history first. */
+const FIRST_READ_MS = 20_000;
 
 const filters = {
   token: true,
@@ -97,6 +101,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     query: streamQuery,
     limits: [
       'Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)',
+      `Of these, streams that read history at a time; the others wait: ${MOST_IN_HISTORY}`,
       'Seconds until a client that takes nothing is disconnected: 20',
     ],
     response: {
@@ -122,15 +127,16 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
         served: await deps.servedBuilds(),
       });
       const { tail, log } = deps;
-      const follower = createFollower({ ...subject, tail, reading, source, start, isEndless: isEvents });
       const stream = openStream(deps, key);
+      const isEndless = isEvents;
+      const follower = createFollower({ ...subject, tail, stream, reading, source, start, isEndless });
       try {
         await refuseUnknown(deps, clickhouse(), start, {
           name: lastEventId === '' ? 'from' : 'Last-Event-ID',
           signal: request.signal,
         });
         // Before the status: where nothing can be read, lines are answered by 503. Without `from`, this shows where it begins.
-        const first = isEvents && start !== null ? null : await follower.read();
+        const first = isEvents && start !== null ? null : await firstOf(follower, request.signal);
         const waitMs = 1000 * (query.wait ?? WAIT_SECONDS.fallback);
         const until = isEvents ? null : { messages: query.limit, waitMs };
         const body = sendStream({
@@ -149,6 +155,14 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       }
     },
   });
+}
+
+/** @throws 503 if the first messages cannot be read in time */
+async function firstOf(follower: Follower, signal: AbortSignal): Promise<readonly Message[]> {
+  const messages = await withTimeout(follower.read(), FIRST_READ_MS, null, signal);
+  signal.throwIfAborted();
+  if (messages !== null) return messages;
+  throw unavailable('overloaded', 'Too many other streams of this caller read history.', 5);
 }
 
 const answerOf = (
@@ -204,7 +218,7 @@ function openStream({ streams, tail }: StreamRouteDeps, caller: CallerKey): Open
   const stream = streams.open(caller);
   const leave = tail.join();
   return {
-    ended: stream.ended,
+    ...stream,
     release() {
       leave();
       stream.release();

@@ -3,9 +3,9 @@ import { Readable } from 'node:stream';
 import { sleep, withTimeout } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { toHttpError } from '../http/errors.ts';
-import type { EndReason, Follower } from './follower.ts';
+import type { Follower } from './follower.ts';
 import type { Message } from './messages.ts';
-import type { OpenStream } from './open-streams.ts';
+import type { EndReason, OpenStream } from './open-streams.ts';
 
 /** How messages are written. */
 export interface StreamFormat {
@@ -37,7 +37,7 @@ export interface SendOptions {
   readonly follower: Follower;
   /** What was read of it already; null: nothing was. */
   readonly first: readonly Message[] | null;
-  readonly stream: OpenStream;
+  readonly stream: Pick<OpenStream, 'ended' | 'release'>;
   /** Aborted when the client disconnects. */
   readonly disconnected: AbortSignal;
   readonly format: StreamFormat;
@@ -57,23 +57,33 @@ const RETRY_MS = 500;
 
 /** The body of a stream's answer. It ends with an `end` message if the service ends it. */
 export function sendStream(options: SendOptions): Readable {
+  const { stream, disconnected, log } = options;
   const room = createRoom();
   const body = new Readable({
     highWaterMark: PART_CHARS,
     read: () => room.open(),
     destroy(error, done) {
-      options.stream.release();
+      stream.release();
       done(error);
     },
   });
-  send(options, body, room).catch((error: unknown) => {
-    options.log.error({ err: error }, 'a stream failed');
-    body.destroy(error instanceof Error ? error : new Error(String(error)));
-  });
+  // Not in `send`, which would keep what it has read.
+  const drop = async (isSlow: boolean): Promise<void> => {
+    if (!isSlow) return;
+    await sleep(GRACE_MS, disconnected);
+    body.destroy();
+  };
+  send(options, body, room)
+    .then(drop)
+    .catch((error: unknown) => {
+      log.error({ err: error }, 'a stream failed');
+      body.destroy(error instanceof Error ? error : new Error(String(error)));
+    });
   return body;
 }
 
-async function send(options: SendOptions, body: Readable, room: Room): Promise<void> {
+/** Resolves with whether the stream has ended because its client is slow. */
+async function send(options: SendOptions, body: Readable, room: Room): Promise<boolean> {
   const { follower, stream, disconnected, format, until } = options;
   const stopped = AbortSignal.any([stream.ended, disconnected]);
   const deadline = until === null ? Infinity : performance.now() + until.waitMs;
@@ -124,14 +134,12 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   }
   if (disconnected.aborted) {
     body.destroy();
-    return;
+    return false;
   }
   const reason = isSlow ? 'slow' : (stream.ended.reason as EndReason | undefined);
   if (reason !== undefined && left() > 0) body.push(format.text(follower.end(reason, cursor)));
   body.push(null);
-  if (!isSlow) return;
-  await sleep(GRACE_MS, disconnected);
-  body.destroy();
+  return isSlow;
 }
 
 /** Stores that cannot be read now are read again. */

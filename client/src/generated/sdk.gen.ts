@@ -318,6 +318,7 @@ export class Operations extends HeyApiClient {
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 10,000, by default 1,000
      * - Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)
+     * - Of these, streams that read history at a time; the others wait: 8
      * - Seconds until a client that takes nothing is disconnected: 20
      */
     public streamTransfers<ThrowOnError extends boolean = true>(options?: Options<StreamTransfersData, ThrowOnError>): RequestResult<StreamTransfersResponses, StreamTransfersErrors, ThrowOnError, 'data'> {
@@ -343,6 +344,7 @@ export class Operations extends HeyApiClient {
      * - Minutes until a file must have begun; a range without a filter is sorted before (503): 5
      * - Minutes until an export that is still being sent breaks off: 60
      * - Seconds until a client that takes nothing is disconnected: 60
+     * - Bytes per second that a client must take while others wait for its place: 250,000
      */
     public exportTransfers<ThrowOnError extends boolean = true>(options: Options<ExportTransfersData, ThrowOnError>): RequestResult<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'>({

@@ -510,7 +510,11 @@ test('a stream goes on behind an export, also where its blocks were reverted', a
     return answered['x-stream-cursor'];
   };
   /** Heights of the blocks and transfers that a stream sends behind a cursor, and the height that an undo goes back to. */
-  const follow = async ({ from_block: _, to_block: __, ...filters }: Query, from: unknown) => {
+  const follow = async ({ account, token }: Query, from: unknown) => {
+    const filters = {
+      ...(account === undefined ? {} : { account }),
+      ...(token === undefined ? {} : { token }),
+    };
     const query = new URLSearchParams({ ...filters, from: String(from), wait: '0', limit: '10000' });
     const seen: { undo: (number | undefined)[]; blocks: number[]; transfers: string[] } = {
       undo: [],

@@ -64,6 +64,7 @@ const tail: Tail = {
 
 const optionsOf = (filter: StreamFilter) => ({
   tail,
+  stream: { enterHistory: async () => {}, leaveHistory: () => {} },
   filter,
   source: () => {
     throw new Error('reads history');
@@ -200,4 +201,21 @@ it('says where it begins, before and after its first messages', async () => {
   show([1, 2, 3], null);
   expect(await client.read()).toHaveLength(2);
   expect(decodeCursor(client.start(), digest)).toEqual(start);
+});
+
+it('gives the undos of the parts of one reorg other cursors', async () => {
+  const cursors: (string | undefined)[] = [];
+  for (const to of [9, 12]) {
+    show(
+      [8, 9, 10, 11, 12].filter((height) => height <= to),
+      null,
+    );
+    const client = follow({}, 8);
+    await client.read();
+    // The same version, and the same position behind it.
+    revert(5, to, 100);
+    cursors.push((await client.read())[0]?.cursor);
+    undo = null;
+  }
+  expect(new Set(cursors).size).toBe(2);
 });

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import type { CallerKey } from '../../../../api/http/route.ts';
 import { createOpenStreams } from '../../../../api/stream/open-streams.ts';
+import type { OpenStream } from '../../../../api/stream/open-streams.ts';
 import { createMetrics } from '../../../../infra/metrics.ts';
 
 const key = (id: number, userId: number): CallerKey => ({
@@ -14,13 +15,13 @@ const key = (id: number, userId: number): CallerKey => ({
 const session = (userId: number, tokenHash: string): CallerKey => ({ id: null, userId, tokenHash });
 
 let ended: readonly CallerKey[] = [];
-const open = () =>
-  createOpenStreams({
-    perCaller: 2,
-    endedOf: async (callers) => callers.filter((caller) => ended.includes(caller)),
-    log: pino({ level: 'silent' }),
-    metrics: createMetrics('api'),
-  });
+const optionsOf = (perCaller: number) => ({
+  perCaller,
+  endedOf: async (callers: readonly CallerKey[]) => callers.filter((caller) => ended.includes(caller)),
+  log: pino({ level: 'silent' }),
+  metrics: createMetrics('api'),
+});
+const open = () => createOpenStreams(optionsOf(2));
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -55,4 +56,36 @@ test('streams of a session that has ended are ended, and no others', async () =>
   await vi.advanceTimersByTimeAsync(15_000);
   expect([a, b, c].map((stream) => stream.ended.aborted)).toEqual([true, false, false]);
   expect(a.ended.reason).toBe('limit');
+});
+
+test('few streams of a caller read history at a time, in the order in which they came', async () => {
+  const streams = createOpenStreams(optionsOf(100));
+  const entered: number[] = [];
+  const enter = (stream: OpenStream, name: number) =>
+    void stream.enterHistory().then(() => entered.push(name));
+  const all = Array.from({ length: 12 }, () => streams.open(key(1, 1)));
+  for (const [name, stream] of all.entries()) enter(stream, name);
+  const other = streams.open(key(2, 2));
+  enter(other, 100);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(entered).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 100]);
+  // One that has a place keeps it; one that leaves while it waits takes none.
+  enter(all[3] as OpenStream, 3);
+  all[8]?.release();
+  all[5]?.leaveHistory();
+  all[5]?.leaveHistory();
+  all[2]?.release();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(entered).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 100, 3, 9, 10]);
+  // A read that goes on after its stream takes no place.
+  enter(all[2] as OpenStream, 2);
+  enter(all[5] as OpenStream, 5);
+  for (const at of [0, 1, 3]) all[at]?.release();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(entered.slice(12)).toEqual([2, 11, 5]);
+  const more = Array.from({ length: 9 }, () => streams.open(key(1, 1)));
+  for (const [at, stream] of more.entries()) enter(stream, 200 + at);
+  await vi.advanceTimersByTimeAsync(0);
+  // Of eight places, 4, 5, 6, 7, 9, 10 and 11 have seven.
+  expect(entered.slice(15)).toEqual([200]);
 });

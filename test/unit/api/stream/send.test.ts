@@ -2,7 +2,8 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 
 import { eventStream, lines, sendStream } from '../../../../api/stream/send.ts';
 import type { SendOptions } from '../../../../api/stream/send.ts';
-import type { EndReason, Follower } from '../../../../api/stream/follower.ts';
+import type { Follower } from '../../../../api/stream/follower.ts';
+import type { EndReason } from '../../../../api/stream/open-streams.ts';
 import type { Message } from '../../../../api/stream/messages.ts';
 import { createLogger } from '../../../../infra/log.ts';
 import { AppError } from '../../../../schemas/errors.ts';
