@@ -291,7 +291,12 @@ export function exportStatement(
     FROM (${settledRows(asked)}) AS t
     ASOF LEFT JOIN (${prices(asked.tables, parts)}) AS p ON t.token = p.token AND t.time >= p.observed_at`;
   return {
-    statement: { name: 'export.transfers', sql, ...exportFormats[format] },
+    statement: {
+      name: 'export.transfers',
+      sql,
+      isSorted: asked.source.subject === null,
+      ...exportFormats[format],
+    },
     params: {
       ...filterParams([asked.source], asked.filters),
       ...params,

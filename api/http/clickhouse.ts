@@ -1,8 +1,9 @@
 import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
-import type { ClickHouse, ReadOptions, Settings } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, FileStatement, ReadOptions, Settings } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { HttpError, unavailable as overloaded } from './errors.ts';
 import { createPacing } from './pacing.ts';
+import type { Pacing } from './pacing.ts';
 import { createReadQueue } from './read-queue.ts';
 import type { ReadingRequest, ReadQueue, ReadQueueLimits } from './read-queue.ts';
 import type { RequestInfo } from './route.ts';
@@ -102,8 +103,8 @@ export const readClasses = {
     placesPerCaller: 1,
     maxWaiting: 20,
     waitMs: 10_000,
-    // A large range is sorted before its file begins: of 5 million transfers in seconds.
-    readMs: 300_000,
+    // A range is sorted before its file begins: of 5 million transfers in seconds, or in a minute while pages are read.
+    readMs: 600_000,
     timeoutMs: 3_600_000,
     settings: {
       max_result_rows: 0,
@@ -220,11 +221,20 @@ export function limitReads(
       // Only the beginning of a file is awaited: its class keeps the place until the answer is sent.
       file: (statement, params, options) =>
         limited(statement.name, async (priority) => {
-          const file = await clickhouse.file(statement, params, withLimits(options, priority));
+          const limits = withLimits(options, priority);
+          const settings = { ...limits.settings, ...readingSettings(statement, pacing) };
+          const file = await clickhouse.file(statement, params, { ...limits, settings });
           return pacing.paced(file, statement.rowBytes);
         }),
     };
   };
+}
+
+/** How fast ClickHouse reads what is sorted before its file begins: it pauses between parts. */
+function readingSettings({ isSorted }: FileStatement, pacing: Pacing): Settings {
+  const rate = isSorted ? pacing.readRate() : null;
+  if (rate === null || !Number.isFinite(rate)) return {};
+  return { max_execution_speed: rate, timeout_before_checking_execution_speed: 0 };
 }
 
 /** Runs a read in a place of the queue, with its priority. */

@@ -37,6 +37,8 @@ export interface FileStatement {
   readonly format: string;
   /** What a row takes of the file, about. */
   readonly rowBytes: number;
+  /** All rows are read before the file begins. */
+  readonly isSorted: boolean;
 }
 
 export interface ReadOptions {

@@ -341,7 +341,7 @@ export class Operations extends HeyApiClient {
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Requests of a key that read at a time: 1, of a user 1; others wait, up to 10 s (503)
      * - Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core
-     * - Minutes until a file must have begun; a range without a filter is sorted before (503): 5
+     * - Minutes until a file must have begun; a range without a filter is sorted before (503): 10
      * - Minutes until an export that is still being sent breaks off: 60
      * - Seconds until a client that takes nothing is disconnected: 60
      * - Bytes per second that a client must take while others wait for its place: 250,000

@@ -351,14 +351,22 @@ test.each([
   async ({ readClass, isSlow }) => {
     const server = slow();
     const chunks = Array.from({ length: 100 }, () => Buffer.alloc(100));
-    const file = async (): Promise<Readable> => Readable.from(chunks, { objectMode: false });
+    const settings: (Settings | undefined)[] = [];
+    const file: ClickHouse['file'] = async (_, __, options) => {
+      settings.push(options.settings);
+      return Readable.from(chunks, { objectMode: false });
+    };
     const clickhouseFor = limitReads({ ...server, file }, { fileRowsPerSecond: 100 });
     void clickhouseFor(requestOf('reader'), { readClass })
       .rows(query)
       .catch(() => {});
     await settled();
-    const statement = { name: 'test', sql: 'SELECT 1', format: 'CSV', rowBytes: 10 };
-    const sent = await clickhouseFor(requestOf('exporter'), { readClass: 'export' }).file(statement, {}, {});
+    const statement = { name: 'test', sql: 'SELECT 1', format: 'CSV', rowBytes: 10, isSorted: false };
+    const exporting = clickhouseFor(requestOf('exporter'), { readClass: 'export' });
+    const sent = await exporting.file(statement, {}, {});
+    // What it reads before it begins is slow, too.
+    (await exporting.file({ ...statement, isSorted: true }, {}, {})).destroy();
+    expect(settings.map((of) => of?.['max_execution_speed'])).toEqual([undefined, isSlow ? 600 : undefined]);
     let bytes = 0;
     sent.on('data', (chunk: Buffer) => void (bytes += chunk.length));
     if (isSlow) {

@@ -154,7 +154,7 @@ test.each([1, 7, 33, 36, 500])(
       });
       const { signal } = new AbortController();
       const file = await clickhouse.file(
-        { name: 'test', sql: 'SELECT 1', rowBytes: 10, format: 'CSV' },
+        { name: 'test', sql: 'SELECT 1', rowBytes: 10, format: 'CSV', isSorted: false },
         {},
         { signal },
       );
