@@ -52,7 +52,13 @@ function createListed(store: ObjectStore | null): (url: string, signal: AbortSig
 
 function fileRoute(store: ObjectStore | null): Route {
   const isListed = createListed(store);
-  const file = new StreamedAnswer({ [PARQUET]: 'The file, or the part of it that `Range` names' });
+  const file = new StreamedAnswer(
+    { [PARQUET]: 'The file, or the part of it that `Range` names' },
+    {
+      request: { Range: 'Bytes of the file, such as `bytes=0-1023` or `bytes=-8`' },
+      response: { 'Content-Range': 'Of a part: its bytes, and the size of the file' },
+    },
+  );
   return defineRoute({
     id: 'getExportFile',
     method: 'GET',

@@ -48,6 +48,27 @@ const exportParams = z.object({
     .meta({ description: '`arrow` is the IPC stream format' }),
 });
 
+const exportAnswer = new StreamedAnswer(
+  {
+    [mediaTypes.csv]: 'A line of names, then a line for each transfer',
+    [mediaTypes.ndjson]: 'A JSON object in a line for each transfer',
+    [mediaTypes.parquet]: 'A Parquet file',
+    [mediaTypes.arrow]: 'A stream of Arrow record batches',
+  },
+  {
+    request: {
+      TE: '`trailers`: the file ends with the trailers `X-Export-Rows` and `X-Export-SHA256`',
+      'Accept-Encoding': '`zstd` or `gzip`',
+    },
+    response: {
+      'X-Export-Block': 'Height of the newest block when the export began',
+      'X-Export-Block-Hash': 'Its hash',
+      'X-Export-Id': 'For `/api/export/{id}.json`',
+      [CURSOR_HEADER]: 'Where a stream with the same filters goes on behind the file',
+    },
+  },
+);
+
 export function exportRoutes(deps: ExportRouteDeps): Route[] {
   return [transfersRoute(deps), recordRoute(deps)];
 }
@@ -82,12 +103,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       `Bytes per second that a client must take while others wait for its place: ${figure(WANTED_READING_BYTES)}`,
     ],
     response: {
-      200: new StreamedAnswer({
-        [mediaTypes.csv]: 'A line of names, then a line for each transfer',
-        [mediaTypes.ndjson]: 'A JSON object in a line for each transfer',
-        [mediaTypes.parquet]: 'A Parquet file',
-        [mediaTypes.arrow]: 'A stream of Arrow record batches',
-      }),
+      200: exportAnswer,
     },
     errors: [503],
     async handler({ input: { params, query }, request, key }) {

@@ -121,7 +121,9 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     status,
     {
       description: statusDescriptions[Number(status)] ?? 'Answer',
-      headers: status === '201' ? createdHeaders : headers,
+      headers: (status === '201' ? createdHeaders : headers).extend(
+        texts(streamedHeaders(route, status).response),
+      ),
       ...contentOf(route, status),
     },
   ]);
@@ -135,7 +137,9 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
       ...(route.params === undefined ? {} : { path: route.params }),
       ...(route.query === undefined ? {} : { query: route.query }),
       ...(route.isIdempotent ? { header: idempotencyKey } : {}),
-      ...(route.method === 'GET' ? { header: minBlockHeader } : {}),
+      ...(route.method === 'GET'
+        ? { header: minBlockHeader.extend(texts(streamedHeaders(route, '200').request)) }
+        : {}),
     },
     ...(route.body === undefined
       ? {}
@@ -148,6 +152,20 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     responses: Object.fromEntries([...errors, ...answers]),
   };
 }
+
+function streamedHeaders({ response }: Route, status: string): StreamedAnswer['headers'] {
+  const answer = response[Number(status)];
+  return answer instanceof StreamedAnswer ? answer.headers : {};
+}
+
+/** Optional headers with these descriptions. */
+const texts = (descriptions: Readonly<Record<string, string>> = {}) =>
+  Object.fromEntries(
+    Object.entries(descriptions).map(([name, description]) => [
+      name,
+      z.string().optional().meta({ description }),
+    ]),
+  );
 
 /** A 409 as of a block has a body of its own; a route may have others. */
 function errorResponse({ asOf, method, errors }: Route, status: number): ZodOpenApiResponseObject {

@@ -86,13 +86,18 @@ interface Call {
   body(): Promise<unknown>;
 }
 
-/** Declares an answer that is not JSON and is sent while it is made: its media types, each with a description. */
+/** Declares an answer that is not JSON and is sent while it is made: its media types and headers, each with a description. */
 export class StreamedAnswer {
   readonly content: Readonly<Record<string, string>>;
-  constructor(content: Readonly<Record<string, string>>) {
+  /** Those of the request that decide about the answer, and its own. */
+  readonly headers: { readonly request?: Descriptions; readonly response?: Descriptions };
+  constructor(content: Descriptions, headers: StreamedAnswer['headers'] = {}) {
     this.content = content;
+    this.headers = headers;
   }
 }
+
+type Descriptions = Readonly<Record<string, string>>;
 
 /** The body of a `StreamedAnswer`. An error of the stream breaks the connection, so that the client sees it. */
 export interface StreamedBody {

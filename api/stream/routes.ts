@@ -75,6 +75,19 @@ const streamQuery = transfersQuery.pick(filters).extend({
   }).optional(),
 });
 
+const streamAnswer = new StreamedAnswer(
+  {
+    'text/event-stream': 'Events with `id` (the cursor), `event` (the type) and `data` (JSON)',
+    'application/x-ndjson': 'Lines `{"type": …, "cursor": …, "data": …}`',
+  },
+  {
+    request: { 'Last-Event-ID': 'Of events: a cursor, which takes precedence over `from`' },
+    response: {
+      [CURSOR_HEADER]: 'A cursor before the first message; absent on events with `from` or `Last-Event-ID`',
+    },
+  },
+);
+
 export function streamRoutes(deps: StreamRouteDeps): Route[] {
   return [transferStreamRoute(deps)];
 }
@@ -105,10 +118,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       'Seconds until a client that takes nothing is disconnected: 20',
     ],
     response: {
-      200: new StreamedAnswer({
-        'text/event-stream': 'Events with `id` (the cursor), `event` (the type) and `data` (JSON)',
-        'application/x-ndjson': 'Lines `{"type": …, "cursor": …, "data": …}`',
-      }),
+      200: streamAnswer,
     },
     async handler({ input: { query }, served, request, key }) {
       const subject = subjectOf(query);

@@ -2934,6 +2934,10 @@ export type StreamTransfersData = {
          * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
          */
         'X-Min-Block'?: number;
+        /**
+         * Of events: a cursor, which takes precedence over `from`
+         */
+        'Last-Event-ID'?: string;
     };
     path?: never;
     query?: {
@@ -3042,6 +3046,14 @@ export type ExportTransfersData = {
          * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
          */
         'X-Min-Block'?: number;
+        /**
+         * `trailers`: the file ends with the trailers `X-Export-Rows` and `X-Export-SHA256`
+         */
+        TE?: string;
+        /**
+         * `zstd` or `gzip`
+         */
+        'Accept-Encoding'?: string;
     };
     path: {
         /**
@@ -3286,6 +3298,10 @@ export type GetExportFileData = {
          * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
          */
         'X-Min-Block'?: number;
+        /**
+         * Bytes of the file, such as `bytes=0-1023` or `bytes=-8`
+         */
+        Range?: string;
     };
     path: {
         name: string;
