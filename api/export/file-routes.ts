@@ -2,10 +2,10 @@ import { z } from 'zod';
 
 import type { ByteRange, ObjectStore } from '../../infra/object-store/store.ts';
 import { exportManifest } from '../../schemas/api/exports.ts';
-import type { ExportManifest } from '../../schemas/api/exports.ts';
 import { HttpError, notFound } from '../http/errors.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { readManifest } from './manifest.ts';
 
 const PARQUET = 'application/vnd.apache.parquet';
 
@@ -26,23 +26,18 @@ function manifestRoute(store: ObjectStore | null): Route {
     auth: 'key',
     response: { 200: exportManifest },
     async handler({ request }) {
-      const manifest = await readManifest(store, request.signal);
+      const manifest = store === null ? null : await readManifest(store, request.signal);
       if (manifest === null) throw notFound('The operator has built no files.');
       return { status: 200, body: manifest };
     },
   });
 }
 
-async function readManifest(store: ObjectStore | null, signal: AbortSignal): Promise<ExportManifest | null> {
-  const text = (await store?.text('manifest.json', signal)) ?? null;
-  return text === null ? null : exportManifest.parse(JSON.parse(text));
-}
-
 /** Whether the manifest lists a file. One that it does not list may be of a run that was killed, and change. */
-function createListed(store: ObjectStore | null): (url: string, signal: AbortSignal) => Promise<boolean> {
+function createListed(): (store: ObjectStore, url: string, signal: AbortSignal) => Promise<boolean> {
   /** What is listed remains so. */
   let listed: ReadonlySet<string> = new Set();
-  return async (url, signal) => {
+  return async (store, url, signal) => {
     if (listed.has(url)) return true;
     const manifest = await readManifest(store, signal);
     listed = new Set(manifest?.files.map((file) => file.url));
@@ -51,7 +46,7 @@ function createListed(store: ObjectStore | null): (url: string, signal: AbortSig
 }
 
 function fileRoute(store: ObjectStore | null): Route {
-  const isListed = createListed(store);
+  const isListed = createListed();
   const file = new StreamedAnswer(
     { [PARQUET]: 'The file, or the part of it that `Range` names' },
     {
@@ -73,8 +68,9 @@ function fileRoute(store: ObjectStore | null): Route {
     async handler({ input: { params }, request }) {
       const name = `files/${params.name}`;
       const { isHead, signal } = request;
-      const size = (await isListed(name, signal)) ? await store?.size(name, signal) : null;
-      if (store === null || size === undefined || size === null) throw notFound();
+      if (store === null || !(await isListed(store, name, signal))) throw notFound();
+      const size = await store.size(name, signal);
+      if (size === null) throw notFound();
       // RFC 9110 defines ranges for GET only.
       const range = isHead ? null : rangeOf(request.header('range'), size);
       const { start, end } = range ?? { start: 0, end: size - 1 };
@@ -92,7 +88,7 @@ function fileRoute(store: ObjectStore | null): Route {
 }
 
 /**
- * The bytes that a `Range` header names; null: all, also where it names several ranges or one that is reversed, as RFC 9110 allows.
+ * The bytes that a `Range` header names; null: all, also where it names several ranges, or a reversed one, as RFC 9110 allows.
  *
  * @throws 416 where it names none of the file
  */

@@ -107,12 +107,13 @@ async function tryOpen(
     await once(file, 'readable', { signal });
     // First the rows, then the blocks: what the statement found unsettled is so still, or has changed the blocks.
     const wasSettled = await isSettled();
-    const [last] = top < lo ? [] : await linkedBlocks(clickhouse, served, { from: top, to: top });
+    const isToHead = top === head.height;
+    const [last] = isToHead ? [head] : await linkedBlocks(clickhouse, served, { from: top, to: top });
     const after = await rangeState(clickhouse, asked);
     const [headAfter] = await linkedBlocks(clickhouse, served, { from: head.height, to: head.height });
     const isSame = after.blocks === state.blocks && after.versions === state.versions;
     if (wasSettled && isSame && headAfter?.seq === head.seq)
-      return { head, range: last === undefined ? null : { lo, last }, file, rows };
+      return { head, range: last === undefined || top < lo ? null : { lo, last }, file, rows };
     file.destroy();
     return null;
   } catch (error) {

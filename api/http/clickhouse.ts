@@ -103,7 +103,7 @@ export const readClasses = {
     placesPerCaller: 1,
     maxWaiting: 20,
     waitMs: 10_000,
-    // A range is sorted before its file begins: of 5 million transfers in seconds, or in a minute while pages are read.
+    // A range is sorted before its file begins: of 5 million transfers in seconds, unless pages are read meanwhile.
     readMs: 600_000,
     timeoutMs: 3_600_000,
     settings: {
@@ -232,8 +232,8 @@ export function limitReads(
 
 /** How fast ClickHouse reads what is sorted before its file begins: it pauses between parts. */
 function readingSettings({ isSorted }: FileStatement, pacing: Pacing): Settings {
-  const rate = isSorted ? pacing.readRate() : null;
-  if (rate === null || !Number.isFinite(rate)) return {};
+  const rate = isSorted ? pacing.readRate() : Infinity;
+  if (rate === Infinity) return {};
   return { max_execution_speed: rate, timeout_before_checking_execution_speed: 0 };
 }
 

@@ -129,6 +129,7 @@ export function streamDigest(filter: StreamFilter, isFinal: boolean): Buffer {
   return digestOf(JSON.stringify([Object.entries(filter), isFinal]));
 }
 
+/** What a cursor keeps of a text. */
 export function digestOf(text: string): Buffer {
   return createHash('sha256').update(text).digest().subarray(0, DIGEST_BYTES);
 }

@@ -126,18 +126,21 @@ export function createFollower(options: FollowerOptions): Follower {
       await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);
       patienceMs = isBehind ? Math.min(2 * patienceMs, MAX_PATIENCE_MS) : MIN_PATIENCE_MS;
     },
-    start: () => encodeCursor(begun ?? NEWEST_POSITION, digest, 'end', 0),
+    start: () => startCursor(begun, digest),
     end(reason, cursor) {
       stream.leaveHistory();
       return {
         type: 'end',
         // After the last message that was sent; where none was, it begins where the stream began.
-        cursor: cursor === null ? this.start() : cursorOfType(cursor, 'end'),
+        cursor: cursor === null ? startCursor(begun, digest) : cursorOfType(cursor, 'end'),
         data: JSON.stringify({ reason }),
       };
     },
   };
 }
+
+const startCursor = (begun: StreamPosition | null, digest: Buffer): string =>
+  encodeCursor(begun ?? NEWEST_POSITION, digest, 'end', 0);
 
 /** Reads the next blocks from a height on, up to `top` at most; empty if they cannot be read yet. */
 type BlockReader = (view: TailView, next: number, top: number) => Promise<readonly StreamedBlock[]>;

@@ -138,8 +138,8 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       });
       const { tail, log } = deps;
       const stream = openStream(deps, key);
-      const isEndless = isEvents;
-      const follower = createFollower({ ...subject, tail, stream, reading, source, start, isEndless });
+      const from = { reading, source, start, isEndless: isEvents };
+      const follower = createFollower({ ...subject, ...from, tail, stream });
       try {
         await refuseUnknown(deps, clickhouse(), start, {
           name: lastEventId === '' ? 'from' : 'Last-Event-ID',

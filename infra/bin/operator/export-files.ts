@@ -2,16 +2,14 @@ import { Readable } from 'node:stream';
 
 import { exportBody } from '../../../api/export/body.ts';
 import type { FileSummary } from '../../../api/export/body.ts';
+import { MANIFEST, readManifest } from '../../../api/export/manifest.ts';
 import { openExport } from '../../../api/export/open.ts';
 import type { ExportReading } from '../../../api/export/open.ts';
 import { finalHeight } from '../../../projections/chain-status/queries.ts';
 import { runStart } from '../../../projections/indexed-blocks/queries.ts';
-import { exportManifest } from '../../../schemas/api/exports.ts';
-import type { ExportFile, ExportManifest } from '../../../schemas/api/exports.ts';
+import type { ExportFile } from '../../../schemas/api/exports.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { ObjectStore } from '../../object-store/store.ts';
-
-const MANIFEST = 'manifest.json';
 
 export interface ExportTarget {
   readonly store: ObjectStore;
@@ -35,7 +33,9 @@ export async function buildExportFiles(
   onFile: (file: ExportFile) => void,
 ): Promise<number | null> {
   const { pool, servedBuilds, clickhouse, signal } = reading;
-  const manifest = await readManifest(store, heights, signal);
+  const manifest = (await readManifest(store, signal)) ?? { heights, files: [] };
+  if (manifest.heights !== heights)
+    throw new AppError('INVALID', `There are files of ${manifest.heights} heights already: write elsewhere`);
   const known = new Set(manifest.files.map(({ from_block: from }) => from));
   const final = await finalHeight(pool, (await servedBuilds()).schema('chain-status'));
   for (let from = 0; from + heights - 1 <= (final ?? -1); from += heights) {
@@ -53,18 +53,6 @@ export async function buildExportFiles(
     onFile(file);
   }
   return final;
-}
-
-async function readManifest(
-  store: ObjectStore,
-  heights: number,
-  signal: AbortSignal,
-): Promise<ExportManifest> {
-  const text = await store.text(MANIFEST, signal);
-  if (text === null) return { heights, files: [] };
-  const manifest = exportManifest.parse(JSON.parse(text));
-  if (manifest.heights === heights) return manifest;
-  throw new AppError('INVALID', `There are files of ${manifest.heights} heights already: write elsewhere`);
 }
 
 async function writeFile(

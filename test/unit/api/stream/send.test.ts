@@ -28,17 +28,20 @@ const quiet = {
 } satisfies Follower;
 const endOf: Follower['end'] = (reason) => ({ type: 'end', cursor: 'c', data: JSON.stringify({ reason }) });
 
-it('sends a heartbeat every few seconds, also while a read waits for its place', async () => {
-  const gone = new AbortController();
-  const body = sendStream({
-    follower: { ...quiet, read: () => new Promise(() => {}) },
-    first: null,
+const sendEvents = (follower: Follower, first: SendOptions['first'], disconnected: AbortSignal) =>
+  sendStream({
+    follower,
+    first,
     stream: { ended: new AbortController().signal, release: () => {} },
-    disconnected: gone.signal,
+    disconnected,
     format: eventStream,
     until: null,
     log: createLogger('test', 'silent'),
   });
+
+it('sends a heartbeat every few seconds, also while a read waits for its place', async () => {
+  const gone = new AbortController();
+  const body = sendEvents({ ...quiet, read: () => new Promise(() => {}) }, null, gone.signal);
   let text = '';
   body.on('data', (bytes: Buffer) => (text += bytes.toString()));
   await vi.advanceTimersByTimeAsync(9999);
@@ -132,15 +135,7 @@ const lineOf = (name: string): string => lines.text(message(name));
 
 it('sends a heartbeat on a stream without messages', async () => {
   const gone = new AbortController();
-  const body = sendStream({
-    follower: quiet,
-    first: [],
-    stream: { ended: new AbortController().signal, release: () => {} },
-    disconnected: gone.signal,
-    format: eventStream,
-    until: null,
-    log: createLogger('test', 'silent'),
-  });
+  const body = sendEvents(quiet, [], gone.signal);
   let text = '';
   body.on('data', (bytes: Buffer) => (text += bytes.toString()));
   await vi.advanceTimersByTimeAsync(100);
