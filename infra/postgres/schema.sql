@@ -310,7 +310,7 @@ CREATE TABLE nft_metadata_v1_b1.nft_metadata (
   CONSTRAINT nft_metadata_pkey PRIMARY KEY (token, token_id)
 );
 
-CREATE TABLE quarantine_v2_b1.entries (
+CREATE TABLE quarantine_v3_b1.entries (
   id text NOT NULL,
   kind text NOT NULL,
   reason text NOT NULL,
@@ -924,9 +924,9 @@ CREATE INDEX wallets_by_network ON catalogue_v2_b1.wallets USING btree (network,
 
 CREATE INDEX nft_metadata_fetched ON nft_metadata_v1_b1.nft_metadata USING btree (token, token_id) WHERE is_fetched;
 
-CREATE INDEX entries_newest ON quarantine_v2_b1.entries USING btree (quarantined_at DESC, id);
+CREATE INDEX entries_newest ON quarantine_v3_b1.entries USING btree (quarantined_at DESC, id);
 
-CREATE INDEX entries_open ON quarantine_v2_b1.entries USING btree (kind, reason) WHERE (resolution IS NULL);
+CREATE INDEX entries_open ON quarantine_v3_b1.entries USING btree (kind, reason) WHERE (resolution IS NULL);
 
 CREATE INDEX command_outcomes_by_time ON sync_v1_b1.command_outcomes USING btree (issued_at);
 

@@ -4,18 +4,26 @@ import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** An entry that is still open keeps the time at which it was quarantined: it was tried again, and failed. */
+/**
+ * An entry that is still open keeps the time at which it was quarantined: it was tried again, and failed. So does an event
+ * that an operator has skipped, which stays skipped: its block may be repaired because of another event in it.
+ */
+const IS_SKIPPED = `(entries.kind = 'event' AND entries.resolution IS NOT DISTINCT FROM 'skipped')`;
 const TRIED_AGAIN = `ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, event = excluded.event, value = excluded.value,
-  quarantined_at = CASE WHEN entries.resolution IS NULL THEN entries.quarantined_at ELSE excluded.quarantined_at END,
-  last_tried_at = excluded.last_tried_at, resolution = NULL, resolved_at = NULL`;
+  quarantined_at = CASE WHEN entries.resolution IS NULL OR ${IS_SKIPPED} THEN entries.quarantined_at
+    ELSE excluded.quarantined_at END,
+  last_tried_at = excluded.last_tried_at,
+  resolution = CASE WHEN ${IS_SKIPPED} THEN entries.resolution END,
+  resolved_at = CASE WHEN ${IS_SKIPPED} THEN entries.resolved_at END`;
 
 /**
- * Entries by id: an entry quarantined twice is one entry, and opens again when it is quarantined after its resolution.
+ * Entries by id: an entry quarantined twice is one entry, and opens again when it is quarantined after it was reverted or
+ * repaired.
  */
 export const quarantine: PostgresProjection<QuarantineMessage> = {
   kind: 'postgres',
   name: 'quarantine',
-  version: 2,
+  version: 3,
   topic: topics.quarantine,
   ddl: tableSql(import.meta.url),
   async fold(tx, message, { schema }) {

@@ -312,7 +312,7 @@ describe('the console in a browser', () => {
     const { totals } = await api('/api/indexer/progress/', progress);
     const head = async (): Promise<string | null> => await figure('head').locator('a').textContent();
     await expect.poll(head).toBe(countText(HEAD));
-    expect(await figure('transfers').textContent()).toBe(countText(totals.transfers));
+    await expect.poll(async () => await figure('transfers').textContent()).toBe(countText(totals.transfers));
     world.node.control({ command: 'advance', blocks: 2 });
     await expect.poll(head).toBe(countText(HEAD + 2));
     const newest = page
@@ -351,7 +351,7 @@ describe('the console in a browser', () => {
       .poll(async () => await figure('hash').getByRole('button').getAttribute('title'))
       .toContain(BigInt(known.block_hash).toString(16));
     const events = known.transactions.flatMap(({ receipt }) => receipt.events);
-    expect(await figure('events').textContent()).toBe(countText(events.length));
+    await expect.poll(async () => await figure('events').textContent()).toBe(countText(events.length));
     const wanted = events.map(({ from_address, keys, data }, index) => [
       index,
       BigInt(from_address),
@@ -395,7 +395,7 @@ describe('the console in a browser', () => {
       `/api/blocks/${block}/`,
       z.object({ event_check: z.string() }),
     );
-    expect(await figure('event-check').textContent()).toBe(EVENT_CHECKS[outcome]);
+    await expect.poll(async () => await figure('event-check').textContent()).toBe(EVENT_CHECKS[outcome]);
     await browsing.check('transaction');
 
     await searchFor(account.replace(/^0x0*/, '0x'));
@@ -417,7 +417,7 @@ describe('the console in a browser', () => {
     const at = await page.locator('.figure', { hasText: 'As of' }).locator('time').getAttribute('datetime');
     const then = await api(`/api/portfolio/?account_address=${account}&at_time=${at}`, portfolio);
     expect(await shown()).toBe(usdText(then.data.total_usd));
-    expect(await main().locator('tbody tr').count()).toBe(then.data.holdings.length);
+    await expect.poll(async () => await main().locator('tbody tr').count()).toBe(then.data.holdings.length);
   });
 
   test('draws the balance of a token as the API answers it', async () => {
@@ -496,7 +496,7 @@ describe('the console in a browser', () => {
     await open(`/account/${account}?view=nfts`);
     const { count } = await api(`/api/nft/owned-by/?account_address=${account}`, owned);
     await expect.poll(async () => await figure('count').textContent()).toBe(countText(count));
-    expect(await page.locator('.card').count()).toBe(Math.min(24, count));
+    await expect.poll(async () => await page.locator('.card').count()).toBe(Math.min(24, count));
     await browsing.check('nfts');
   });
 
@@ -523,14 +523,14 @@ describe('the console in a browser', () => {
       );
     await expect.poll(shown).toEqual(largest.map(([other]) => other));
     const nodes = page.locator('.graph .node');
-    expect(await nodes.count()).toBe(1 + largest.length);
+    await expect.poll(async () => await nodes.count()).toBe(1 + largest.length);
     await browsing.check('counterparties');
 
     const other = nodes.nth(1);
     await other.focus();
     await page.keyboard.press('Enter');
     await expect.poll(async () => await other.getAttribute('aria-expanded')).toBe('true');
-    expect(await nodes.count()).toBeGreaterThan(1 + largest.length);
+    await expect.poll(async () => await nodes.count()).toBeGreaterThan(1 + largest.length);
     await expect.poll(shown).toContain(account);
     // The keyboard stays where it was.
     expect(await page.evaluate('document.activeElement?.getAttribute("aria-label")')).toBe(
@@ -574,7 +574,7 @@ describe('the console in a browser', () => {
       .poll(async () => Number((await figure('holders').textContent())?.replaceAll(',', '')))
       .toBeGreaterThanOrEqual(count);
     const rows = page.getByRole('region', { name: 'Holders' }).locator('tbody tr');
-    expect(await rows.count()).toBe(20);
+    await expect.poll(async () => await rows.count()).toBe(20);
     await page.getByRole('button', { name: 'More holders' }).click();
     await expect.poll(async () => await rows.count()).toBe(Math.min(40, results.length));
     const hours = z.object({ results: z.array(z.object({ transfers: z.number(), volume: z.string() })) });
@@ -708,8 +708,8 @@ describe('the console in a browser', () => {
       await expect.poll(async () => await page.locator('.deliveries .tag.bad').count()).toBe(failed);
     }
     await expect.poll(async () => await figure('failed').textContent()).toBe('2');
-    expect(await figure('success-rate').textContent()).toBe('33.3 %');
-    expect(await page.locator('.plot canvas').count()).toBe(2);
+    await expect.poll(async () => await figure('success-rate').textContent()).toBe('33.3 %');
+    await expect.poll(async () => await page.locator('.plot canvas').count()).toBe(2);
     await browsing.check('webhook-failed');
     isReceiverBroken = false;
     received = [];
@@ -717,7 +717,7 @@ describe('the console in a browser', () => {
     await page.getByRole('button', { name: 'Retry all failed' }).click();
     await page.getByText('2 attempts requested').waitFor();
     await expect.poll(async () => await figure('failed').textContent()).toBe('0');
-    expect(await figure('success-rate').textContent()).toBe('100.0 %');
+    await expect.poll(async () => await figure('success-rate').textContent()).toBe('100.0 %');
     expect(received).toEqual(['/hook', '/hook']);
     await expect.poll(async () => await page.locator('.deliveries .tag.good').count()).toBe(3);
   });
@@ -732,7 +732,7 @@ describe('the console in a browser', () => {
     const known = z.object({ stages: z.array(z.object({ name: z.string(), kind: z.string() })) });
     const { stages: all } = known.parse(await sessionCall('/api/admin/pipeline/'));
     const steps = page.getByRole('list', { name: 'Stages of the pipeline' }).locator('.step');
-    expect(await steps.count()).toBe(all.length);
+    await expect.poll(async () => await steps.count()).toBe(all.length);
     for (const { name } of all.filter(({ kind }) => kind === 'projection'))
       await steps.getByText(name, { exact: true }).waitFor();
     await browsing.check('operations');
@@ -763,7 +763,7 @@ describe('the console in a browser', () => {
       second.signal('SIGTERM');
       await second.ended;
       await processes.getByText('stopped').waitFor({ timeout: 5000 });
-      expect(await processes.getByText('live').count()).toBe(1);
+      await expect.poll(async () => await processes.getByText('live').count()).toBe(1);
       const seen = z.object({
         roles: z.array(z.object({ name: z.string(), processes: z.array(z.object({ state: z.string() })) })),
       });
@@ -853,7 +853,10 @@ describe('the console in a browser', () => {
     await page.getByRole('button', { name: 'Verify', exact: true }).click();
     const runs = page.getByRole('region', { name: 'Verifications' }).locator('tbody tr');
     await runs.getByText('no differences').waitFor();
-    expect(await main().getByRole('status').textContent()).toMatch(/^done .* no difference\.$/);
+    // The process that verified records what it found before it ends.
+    await expect
+      .poll(async () => await main().getByRole('status').textContent())
+      .toMatch(/^done .* no difference\.$/);
     await browsing.check('verification');
   });
 
@@ -867,8 +870,10 @@ describe('the console in a browser', () => {
       .poll(async () => await commitments.getByRole('row', { name: 'Not compared' }).textContent())
       .toContain(countText(heights.reasons.not_checked));
     expect(heights.verified + heights.unverifiable).toBe((heights.last ?? 0) - (heights.first ?? 0) + 1);
-    expect(await figure('verified').textContent()).toBe(countText(heights.verified));
-    expect(await figure('quarantined').textContent()).toBe(countText(quarantined.events));
+    await expect.poll(async () => await figure('verified').textContent()).toBe(countText(heights.verified));
+    await expect
+      .poll(async () => await figure('quarantined').textContent())
+      .toBe(countText(quarantined.events));
     await page
       .getByRole('region', { name: 'Conservation' })
       .getByText('sum to zero up to block')
@@ -904,7 +909,7 @@ describe('the console in a browser', () => {
       expect(await main().locator('table, .pipeline').count()).toBe(0);
     }
     await open('/webhooks');
-    expect(await figure('count').textContent()).toBe('0');
+    await expect.poll(async () => await figure('count').textContent()).toBe('0');
     await page.getByRole('button', { name: 'Log out' }).click();
     await logIn();
     await page.getByRole('link', { name: 'Operations' }).waitFor();
@@ -927,7 +932,7 @@ describe('the console in a browser', () => {
       { env: { PATH: process.env['PATH'], TDS_KEY: world.service.demo.api_key } },
     );
     expect(JSON.parse(stdout)).toMatchObject({ success: true, data: { token_address: ETH } });
-    expect(await page.locator('.code-sample-wrapper').count()).toBe(3);
+    await expect.poll(async () => await page.locator('.code-sample-wrapper').count()).toBe(3);
     const shown = page.locator('api-response');
     await shown.getByText('"price_usd"').first().waitFor();
     await page.getByText('Successful calls of an API key in 60 minutes').first().waitFor();

@@ -66,7 +66,8 @@ const list = async (...filter: readonly string[]) =>
   z.array(itemRow).parse(JSON.parse((await command('list', '--json', ...filter)).stdout));
 const show = async (id: string): Promise<unknown> => JSON.parse((await command('show', id)).stdout);
 /** As the read model has it. */
-const entryOf = async (id: string) => await quarantineEntry(world.pool, 'quarantine_v2_b1', id);
+const entryOf = async (id: string) =>
+  await quarantineEntry(world.pool, `quarantine_v${quarantine.version}_b1`, id);
 const halts = async (): Promise<number> =>
   (await world.pool.query('SELECT 1 FROM tds.projection_halts')).rows.length;
 const isIndexed = async (height: number): Promise<boolean> =>

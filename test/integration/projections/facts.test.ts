@@ -337,6 +337,17 @@ describe('quarantine', () => {
     event: { from_address: toFelt(1n), keys: [toFelt(2n)], data: [] },
     quarantined_at,
   });
+  const unreadable = (id: string, quarantined_at: number): Message => ({
+    type: 'message.quarantined',
+    v: 1,
+    id,
+    reason: 'not JSON \u0000',
+    topic: 'chain.blocks',
+    partition: 3,
+    offset: '17',
+    value: Buffer.from('{').toString('base64'),
+    quarantined_at,
+  });
   const resolved = (
     id: string,
     resolution: 'reverted' | 'repaired' | 'skipped',
@@ -350,17 +361,7 @@ describe('quarantine', () => {
       event('a', 'odd shape', 1),
       event('b', 'odd shape', 2),
       event('a', 'odd shape', 1),
-      {
-        type: 'message.quarantined',
-        v: 1,
-        id: 'chain.blocks:3:17',
-        reason: 'not JSON \u0000',
-        topic: 'chain.blocks',
-        partition: 3,
-        offset: '17',
-        value: Buffer.from('{').toString('base64'),
-        quarantined_at: 3,
-      },
+      unreadable('chain.blocks:3:17', 3),
     ]);
     expect(await open()).toEqual(['chain.blocks:3:17', 'b', 'a']);
     expect(await quarantineCounts(pool, schemaOf(quarantine))).toEqual([
@@ -405,5 +406,20 @@ describe('quarantine', () => {
       last_tried_at: 20,
     });
     expect(await open()).toEqual(['a', 'chain.blocks:3:17', 'b']);
+  });
+
+  test('keeps an event skipped that is quarantined again, and opens a message', async () => {
+    const message = 'chain.blocks:3:17';
+    await fold(quarantine, [resolved('b', 'skipped', 30), resolved(message, 'skipped', 30)]);
+    expect(await open()).toEqual(['a']);
+    await fold(quarantine, [event('b', 'a third shape', 40), unreadable(message, 40)]);
+    expect(await open()).toEqual([message, 'a']);
+    expect(await quarantineEntry(pool, schemaOf(quarantine), 'b')).toMatchObject({
+      reason: 'a third shape',
+      quarantined_at: 2,
+      last_tried_at: 40,
+      resolution: 'skipped',
+      resolved_at: 30,
+    });
   });
 });
