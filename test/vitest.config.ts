@@ -5,7 +5,7 @@ import { BaseSequencer } from 'vitest/node';
 import type { Reporter, TestSpecification } from 'vitest/node';
 
 /**
- * Four projects, each with two workers: `npm test` runs `unit`, then `integration` and `e2e`, which share one set of
+ * Four projects: `npm test` runs `unit`, then `integration` and `e2e`, which share one set of
  * embedded servers (support/global-setup.ts); `npm run test:long` runs `long`: what takes minutes by nature.
  * A path runs the files that match it: `npx vitest run --config test/vitest.config.ts integration/kafka`.
  */
@@ -31,17 +31,24 @@ class SoakFirst extends BaseSequencer {
 }
 
 /**
- * Settings of a project whose tests run on real servers, or (`unit`) without any. Two files run at a time; of `e2e` one,
- * because each runs whole services, some of them two side by side.
+ * Files that run at a time, on two cores: those of `integration` also wait, and a third one uses the time; those of `e2e` run
+ * whole services, some of them two side by side.
  */
-function project(name: string, groupOrder: number, options: { testTimeout: number; usesServers: boolean }) {
+const WORKERS = { unit: 2, integration: 3, e2e: 1, long: 2 };
+
+/** Settings of a project whose tests run on real servers, or (`unit`) without any. */
+function project(
+  name: keyof typeof WORKERS,
+  groupOrder: number,
+  options: { testTimeout: number; usesServers: boolean },
+) {
   return {
     extends: true as const,
     test: {
       name,
       include: [`test/${name}/**/*.test.ts`],
       sequence: { groupOrder },
-      maxWorkers: name === 'e2e' ? 1 : 2,
+      maxWorkers: WORKERS[name],
       testTimeout: options.testTimeout,
       ...(options.usesServers ? { globalSetup: ['test/support/global-setup.ts'], hookTimeout: 240_000 } : {}),
     },
