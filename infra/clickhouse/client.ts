@@ -152,7 +152,13 @@ function openClient(
  * what is about replicas.
  */
 function writerSettings(cluster: Cluster | null): Settings {
-  const always = { async_insert: 0, insert_deduplicate: 0, select_sequential_consistency: 1 };
+  const always = {
+    async_insert: 0,
+    insert_deduplicate: 0,
+    select_sequential_consistency: 1,
+    // Rows of one key in one insert are as rare as reorgs: FINAL and merges replace them, as those of two inserts.
+    optimize_on_insert: 0,
+  };
   if (cluster === null) return always;
   return {
     ...always,

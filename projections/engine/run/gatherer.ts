@@ -11,6 +11,8 @@ export interface GatherLimits {
   readonly waitMs: number;
   /** Shortest time between two batches at the head, because many small inserts are expensive for ClickHouse. */
   readonly gapMs: number;
+  /** After a batch of more messages, the log is being filled: at its end the next one waits for `waitMs`, not for `gapMs`. */
+  readonly fewMessages: number;
 }
 
 export interface Gatherer {
@@ -30,7 +32,13 @@ export interface Gatherer {
   close(): void;
 }
 
-export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, waitMs: 1000, gapMs: 150 };
+export const DEFAULT_LIMITS: GatherLimits = {
+  rows: 50_000,
+  bytes: 32_000_000,
+  waitMs: 2000,
+  gapMs: 150,
+  fewMessages: 16,
+};
 
 /** Submits a batch when it is full, when its first message has waited long enough, or at the end of the log. */
 export function createGatherer(
@@ -41,6 +49,7 @@ export function createGatherer(
 ): Gatherer {
   let batch = newBatch();
   let lastLaunch = -Infinity;
+  let gapMs = limits.gapMs;
   /** True while the batch waits only for room in the writer. */
   let due = false;
   let closed = false;
@@ -51,6 +60,7 @@ export function createGatherer(
     due = false;
     if (closed || batch.messages() === 0) return;
     lastLaunch = clock.now();
+    gapMs = batch.messages() > limits.fewMessages ? limits.waitMs : limits.gapMs;
     const full = batch;
     batch = newBatch(full);
     writer.submit(full);
@@ -74,7 +84,7 @@ export function createGatherer(
     batch: () => batch,
     added: () => arm(clock.now() + limits.waitMs),
     caughtUp() {
-      if (batch.messages() > 0) arm(lastLaunch + limits.gapMs);
+      if (batch.messages() > 0) arm(lastLaunch + gapMs);
     },
     async drain() {
       while (batch.messages() > 0) {

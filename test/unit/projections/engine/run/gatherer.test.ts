@@ -36,7 +36,7 @@ function setup() {
   const gatherer = createGatherer(
     writer,
     newBatch,
-    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100 },
+    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100, fewMessages: 2 },
     { ...systemClock, now: Date.now },
   );
   return {
@@ -72,6 +72,24 @@ describe('createGatherer', () => {
     expect(submitted).toEqual([1]);
     await vi.advanceTimersByTimeAsync(100);
     expect(submitted).toEqual([1, 2]);
+  });
+
+  test('waits for a fuller batch at the end of the log after a batch of many messages', async () => {
+    const { gatherer, submitted, add, finishOne } = setup();
+    for (let row = 0; row < 3; row += 1) await add();
+    gatherer.caughtUp();
+    await add();
+    gatherer.caughtUp();
+    await vi.advanceTimersByTimeAsync(999);
+    expect(submitted).toEqual([3]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(submitted).toEqual([3, 1]);
+    // After a small one it is that of the head again.
+    finishOne();
+    await vi.advanceTimersByTimeAsync(100);
+    await add();
+    gatherer.caughtUp();
+    expect(submitted).toEqual([3, 1, 1]);
   });
 
   test('submits a batch behind the head when it is full or has waited', async () => {
