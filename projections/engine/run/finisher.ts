@@ -36,6 +36,8 @@ export interface Finisher {
   add(inserted: InsertedBatch): void;
   /** Batches that are not finished. */
   waiting(): number;
+  /** Whether there are pauses between rounds; true at first. */
+  setPaced(isPaced: boolean): void;
   /** Finishes without further pauses; resolves when nothing is waiting. */
   idle(): Promise<void>;
 }
@@ -62,11 +64,12 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
   let failure: unknown = null;
   let running: Promise<void> | null = null;
   let dueAt = -Infinity;
+  let isPaced = true;
   let hurry = new AbortController();
 
   const round = async (): Promise<void> => {
     const pauseMs = dueAt - clock.now();
-    if (pauseMs > 0) await clock.sleep(pauseMs, AbortSignal.any([signal, hurry.signal]));
+    if (isPaced && pauseMs > 0) await clock.sleep(pauseMs, AbortSignal.any([signal, hurry.signal]));
     const taken = batches;
     batches = [];
     const began = clock.now();
@@ -103,6 +106,12 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
       running ??= run();
     },
     waiting: () => unfinished,
+    setPaced(next) {
+      isPaced = next;
+      if (isPaced) return;
+      hurry.abort();
+      hurry = new AbortController();
+    },
     async idle() {
       hurry.abort();
       await running;

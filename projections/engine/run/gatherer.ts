@@ -13,6 +13,8 @@ export interface GatherLimits {
   readonly gapMs: number;
   /** After a batch of more messages, the log is being filled: at its end the next one waits for `waitMs`, not for `gapMs`. */
   readonly fewMessages: number;
+  /** When nothing has followed the end of the log for so long, all that was read is finished without a pause. */
+  readonly quietMs: number;
 }
 
 export interface Gatherer {
@@ -38,6 +40,7 @@ export const DEFAULT_LIMITS: GatherLimits = {
   waitMs: 2000,
   gapMs: 150,
   fewMessages: 16,
+  quietMs: 300,
 };
 
 /** Submits a batch when it is full, when its first message has waited long enough, or at the end of the log. */
@@ -70,6 +73,10 @@ export function createGatherer(
     else due = true;
   };
   const timer = createTimer(clock, launchWhenRoom);
+  const quiet = createTimer(clock, () => {
+    writer.setPaced(false);
+    launchWhenRoom();
+  });
   const arm = (at: number): void => {
     if (!due) timer.start(at);
   };
@@ -82,9 +89,14 @@ export function createGatherer(
       }
     },
     batch: () => batch,
-    added: () => arm(clock.now() + limits.waitMs),
+    added() {
+      quiet.stop();
+      writer.setPaced(true);
+      arm(clock.now() + limits.waitMs);
+    },
     caughtUp() {
       if (batch.messages() > 0) arm(lastLaunch + gapMs);
+      quiet.start(clock.now() + limits.quietMs);
     },
     async drain() {
       while (batch.messages() > 0) {
@@ -99,6 +111,7 @@ export function createGatherer(
     close() {
       closed = true;
       timer.stop();
+      quiet.stop();
     },
   };
 }

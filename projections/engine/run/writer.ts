@@ -15,6 +15,8 @@ export interface Writer {
   hasRoom(): boolean;
   /** Resolves when there is room. */
   room(): Promise<void>;
+  /** Whether pauses between rounds gather more batches; true at first. */
+  setPaced(isPaced: boolean): void;
   /** Resolves when nothing is in flight. */
   idle(): Promise<void>;
 }
@@ -100,6 +102,7 @@ export function createWriter(dependencies: WriterDependencies): Writer {
       }
       signal.throwIfAborted();
     },
+    setPaced: (isPaced) => finisher.setPaced(isPaced),
     async idle() {
       await tail.catch(() => {});
       await finisher.idle();

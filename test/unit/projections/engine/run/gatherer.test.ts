@@ -10,6 +10,7 @@ function setup() {
   const submitted: number[] = [];
   const woken: (() => void)[] = [];
   let inFlight = 0;
+  let isPaced = true;
   const writer: Writer = {
     submit(batch) {
       inFlight += 1;
@@ -17,6 +18,7 @@ function setup() {
     },
     hasRoom: () => inFlight < 2,
     room: () => (inFlight < 2 ? Promise.resolve() : new Promise((resolve) => void woken.push(resolve))),
+    setPaced: (next) => void (isPaced = next),
     idle: () => Promise.resolve(),
   };
   const counts = new WeakMap<Batch, number>();
@@ -36,12 +38,13 @@ function setup() {
   const gatherer = createGatherer(
     writer,
     newBatch,
-    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100, fewMessages: 2 },
+    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100, fewMessages: 2, quietMs: 300 },
     { ...systemClock, now: Date.now },
   );
   return {
     submitted,
     gatherer,
+    isPaced: () => isPaced,
     /** One row more. */
     add: async (): Promise<void> => {
       await gatherer.ready();
@@ -78,18 +81,41 @@ describe('createGatherer', () => {
     const { gatherer, submitted, add, finishOne } = setup();
     for (let row = 0; row < 3; row += 1) await add();
     gatherer.caughtUp();
+    for (let row = 0; row < 4; row += 1) {
+      await add();
+      gatherer.caughtUp();
+      await vi.advanceTimersByTimeAsync(249);
+    }
+    expect(submitted).toEqual([3]);
+    await vi.advanceTimersByTimeAsync(4);
+    expect(submitted).toEqual([3, 4]);
+    finishOne();
+    await vi.advanceTimersByTimeAsync(1000);
     await add();
     gatherer.caughtUp();
-    await vi.advanceTimersByTimeAsync(999);
-    expect(submitted).toEqual([3]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(submitted).toEqual([3, 1]);
+    expect(submitted).toEqual([3, 4, 1]);
     // After a small one it is that of the head again.
     finishOne();
-    await vi.advanceTimersByTimeAsync(100);
     await add();
     gatherer.caughtUp();
-    expect(submitted).toEqual([3, 1, 1]);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(submitted).toEqual([3, 4, 1, 1]);
+  });
+
+  test('submits what it has, and lets all be finished, when nothing follows the end of the log', async () => {
+    const { gatherer, submitted, add, isPaced } = setup();
+    for (let row = 0; row < 3; row += 1) await add();
+    gatherer.caughtUp();
+    await add();
+    gatherer.caughtUp();
+    await vi.advanceTimersByTimeAsync(299);
+    expect(isPaced()).toBe(true);
+    expect(submitted).toEqual([3]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(isPaced()).toBe(false);
+    expect(submitted).toEqual([3, 1]);
+    await add();
+    expect(isPaced()).toBe(true);
   });
 
   test('submits a batch behind the head when it is full or has waited', async () => {

@@ -100,6 +100,26 @@ test('derives once for batches that follow each other closely, and moves no chec
   expect(steps.slice(-2)).toEqual(['derive 5', 'checkpoint 5']);
 });
 
+test('derives at once while it is not paced, also what is submitted by then', async () => {
+  const { clock, steps, writer, batch } = createDeriving();
+  writer.submit(batch(1));
+  await clock.run(100);
+  writer.submit(batch(2));
+  await clock.run(100);
+  expect(steps).toEqual(['derive 1', 'checkpoint 1']);
+  writer.setPaced(false);
+  await clock.run(100);
+  expect(steps.slice(2)).toEqual(['derive 2', 'checkpoint 2']);
+  await writer.room();
+  writer.submit(batch(3));
+  await clock.run(100);
+  expect(steps.slice(4)).toEqual(['derive 3', 'checkpoint 3']);
+  writer.setPaced(true);
+  writer.submit(batch(4));
+  await clock.run(100);
+  expect(steps).toHaveLength(6);
+});
+
 test('derives each batch of few messages at once: these are blocks of the head', async () => {
   const { clock, steps, writer, batch } = createDeriving();
   for (const height of [1, 2]) {
