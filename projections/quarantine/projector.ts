@@ -4,11 +4,9 @@ import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/**
- * An entry that is still open keeps the time at which it was quarantined: it was tried again, and failed. So does an event
- * that an operator has skipped, which stays skipped: its block may be repaired because of another event in it.
- */
+/** An event that an operator has skipped stays skipped: its block may be repaired because of another event in it. */
 const IS_SKIPPED = `(entries.kind = 'event' AND entries.resolution IS NOT DISTINCT FROM 'skipped')`;
+/** An entry that is still open, or skipped, keeps the time at which it was quarantined: it was tried again, and failed. */
 const TRIED_AGAIN = `ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, event = excluded.event, value = excluded.value,
   quarantined_at = CASE WHEN entries.resolution IS NULL OR ${IS_SKIPPED} THEN entries.quarantined_at
     ELSE excluded.quarantined_at END,
