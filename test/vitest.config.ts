@@ -5,8 +5,8 @@ import { BaseSequencer } from 'vitest/node';
 import type { Reporter, TestSpecification } from 'vitest/node';
 
 /**
- * Four projects: `npm test` runs `unit`, then `integration` and `e2e`, which share one set of
- * embedded servers (support/global-setup.ts); `npm run test:long` runs `long`: what takes minutes by nature.
+ * Four projects: `npm test` runs `unit`, then `integration` and `e2e`, which share one set of embedded servers
+ * (support/global-setup.ts); `npm run test:long` runs `long`: what takes minutes by nature.
  * A path runs the files that match it: `npx vitest run --config test/vitest.config.ts integration/kafka`.
  */
 const root = fileURLToPath(new URL('..', import.meta.url));

@@ -4,15 +4,16 @@ import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** An event that an operator has skipped stays skipped: its block may be repaired because of another event in it. */
-const IS_SKIPPED = `(entries.kind = 'event' AND entries.resolution IS NOT DISTINCT FROM 'skipped')`;
-/** An entry that is still open, or skipped, keeps the time at which it was quarantined: it was tried again, and failed. */
+/**
+ * What stays as it is when it was tried again, and failed: an entry that is open, and an event that an operator has skipped, as
+ * its block may be repaired because of another event in it.
+ */
+const STAYS = `(entries.resolution IS NULL OR (entries.kind = 'event' AND entries.resolution = 'skipped'))`;
 const TRIED_AGAIN = `ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, event = excluded.event, value = excluded.value,
-  quarantined_at = CASE WHEN entries.resolution IS NULL OR ${IS_SKIPPED} THEN entries.quarantined_at
-    ELSE excluded.quarantined_at END,
   last_tried_at = excluded.last_tried_at,
-  resolution = CASE WHEN ${IS_SKIPPED} THEN entries.resolution END,
-  resolved_at = CASE WHEN ${IS_SKIPPED} THEN entries.resolved_at END`;
+  quarantined_at = CASE WHEN ${STAYS} THEN entries.quarantined_at ELSE excluded.quarantined_at END,
+  resolution = CASE WHEN ${STAYS} THEN entries.resolution END,
+  resolved_at = CASE WHEN ${STAYS} THEN entries.resolved_at END`;
 
 /**
  * Entries by id: an entry quarantined twice is one entry, and opens again when it is quarantined after it was reverted or

@@ -64,12 +64,12 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
   let failure: unknown = null;
   let running: Promise<void> | null = null;
   let dueAt = -Infinity;
-  let isPaced = true;
+  /** Aborted while there are no pauses. */
   let hurry = new AbortController();
 
   const round = async (): Promise<void> => {
     const pauseMs = dueAt - clock.now();
-    if (isPaced && pauseMs > 0) await clock.sleep(pauseMs, AbortSignal.any([signal, hurry.signal]));
+    if (pauseMs > 0) await clock.sleep(pauseMs, AbortSignal.any([signal, hurry.signal]));
     const taken = batches;
     batches = [];
     const began = clock.now();
@@ -106,11 +106,9 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
       running ??= run();
     },
     waiting: () => unfinished,
-    setPaced(next) {
-      isPaced = next;
-      if (isPaced) return;
-      hurry.abort();
-      hurry = new AbortController();
+    setPaced(isPaced) {
+      if (!isPaced) hurry.abort();
+      else if (hurry.signal.aborted) hurry = new AbortController();
     },
     async idle() {
       hurry.abort();

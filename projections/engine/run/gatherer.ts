@@ -24,7 +24,10 @@ export interface Gatherer {
   batch(): Batch;
   /** Called after adding to the batch. */
   added(): void;
-  /** Called at the end of the log: submits the batch as soon as the writer has room. */
+  /**
+   * Called at the end of the log: submits the batch as soon as the writer has room. While the log is being filled, it waits for
+   * a fuller batch, or until nothing has followed for a while.
+   */
   caughtUp(): void;
   /** Submits the batch, and resolves when nothing is in flight. */
   drain(): Promise<void>;
