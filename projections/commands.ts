@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 
+import { prepared } from '../infra/postgres/client.ts';
 import type { PoolClient } from '../infra/postgres/client.ts';
 import { DECIDED_CHANNEL } from '../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../schemas/messages/commands.ts';
@@ -128,10 +129,12 @@ async function isKnown(
 ): Promise<boolean> {
   const since = `$2::bigint - ${OUTCOME_LIFETIME_MS}`;
   const { rowCount } = await tx.query(
-    `WITH ${expired === undefined ? '' : `expired AS (${expired}),`}
+    prepared(
+      `WITH ${expired === undefined ? '' : `expired AS (${expired}),`}
        forgotten AS (DELETE FROM ${schema}.command_outcomes WHERE issued_at <= ${since})
      SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1 AND issued_at > ${since}`,
-    [id, at],
+      [id, at],
+    ),
   );
   return rowCount !== 0;
 }
@@ -141,7 +144,9 @@ export async function insertRow(tx: PoolClient, table: string, row: object): Pro
   const columns = Object.keys(row);
   const places = columns.map((_, index) => `$${index + 1}`);
   await tx.query(
-    `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${places.join(', ')})`,
-    Object.values(row),
+    prepared(
+      `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${places.join(', ')})`,
+      Object.values(row),
+    ),
   );
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../infra/postgres/client.ts';
+import { prepared, sqlRows } from '../infra/postgres/client.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { AppError } from '../schemas/errors.ts';
 
@@ -39,12 +39,16 @@ const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text
 
 /** The served PostgreSQL schema of one projection; null before its first build. Cheaper than `servedBuilds`. */
 export async function servedSchema(db: Sql, projection: string): Promise<string | null> {
-  const [row] = await sqlRows(db, schemaRow, 'SELECT schemas->>$1 AS name FROM tds.served', [projection]);
+  const [row] = await sqlRows(
+    db,
+    schemaRow,
+    prepared('SELECT schemas->>$1 AS name FROM tds.served', [projection]),
+  );
   return row?.name ?? null;
 }
 
 export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
-  const [row] = await sqlRows(db, servedRow, SELECT_SERVED);
+  const [row] = await sqlRows(db, servedRow, prepared(SELECT_SERVED));
   const known = (names: Readonly<Record<string, string>>, name: string): string => {
     const served = names[name];
     if (served === undefined) throw new AppError('READ_MODEL_NOT_BUILT', `No build of ${name} is served yet`);

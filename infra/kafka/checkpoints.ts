@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { Topic } from '../../schemas/topics.ts';
-import { sqlRows } from '../postgres/client.ts';
+import { prepared, sqlRows } from '../postgres/client.ts';
 import type { Sql } from '../postgres/client.ts';
 import type { Kafka } from './client.ts';
 
@@ -112,7 +112,8 @@ export async function moveCheckpoints<M extends CheckpointMove>(
   const moved = await sqlRows(
     db,
     movedRow,
-    `WITH wanted AS (
+    prepared(
+      `WITH wanted AS (
        SELECT * FROM unnest($3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[])
          AS w (consumer, build, partition, expected, next)
      ), moved AS (
@@ -129,15 +130,16 @@ export async function moveCheckpoints<M extends CheckpointMove>(
          AND h.message_offset < m.next_offset
      )
      SELECT consumer, build, partition FROM moved`,
-    [
-      topic.name,
-      topicId,
-      moves.map(({ owner }) => owner.consumer),
-      moves.map(({ owner }) => owner.build),
-      moves.map(({ partition }) => partition),
-      moves.map(({ expected }) => expected),
-      moves.map(({ next }) => next),
-    ],
+      [
+        topic.name,
+        topicId,
+        moves.map(({ owner }) => owner.consumer),
+        moves.map(({ owner }) => owner.build),
+        moves.map(({ partition }) => partition),
+        moves.map(({ expected }) => expected),
+        moves.map(({ next }) => next),
+      ],
+    ),
   );
   const key = (consumer: string, build: number, partition: number): string =>
     `${consumer}/${build}/${partition}`;

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 import pg from 'pg';
 import type { z } from 'zod';
 
@@ -13,11 +15,25 @@ export interface Sql {
   ): Promise<pg.QueryResult<R>>;
 }
 
-/** A statement with a time limit of its own, in milliseconds. */
 export interface Statement {
   readonly text: string;
   readonly values?: readonly unknown[];
+  /** A time limit of its own, in milliseconds. */
   readonly query_timeout?: number;
+  /** Under this name the connection keeps the statement parsed and planned. */
+  readonly name?: string;
+}
+
+const names = new Map<string, string>();
+
+/**
+ * A statement that is parsed and planned once a connection, for those that run with every block, message or request. Only for
+ * a bounded number of texts, as connections keep each, and not for `SELECT *`, which fails after a change of its table.
+ */
+export function prepared(text: string, values: readonly unknown[] = []): Statement {
+  const name = names.get(text) ?? createHash('sha1').update(text).digest('hex');
+  names.set(text, name);
+  return { name, text, values };
 }
 
 export interface Pool extends Sql {
@@ -147,8 +163,8 @@ function lend(
       const timeout =
         timeoutMs === null ? null : startTimer(timeoutMs, () => void client.end().catch(() => {}));
       try {
-        const parameters = config.values === undefined ? {} : { values: [...config.values] };
-        return await client.query<R>({ text: config.text, ...parameters });
+        const { values: given, ...rest } = config;
+        return await client.query<R>({ ...rest, ...(given === undefined ? {} : { values: [...given] }) });
       } catch (error) {
         if (timeout?.hasFired() === true) {
           throw unavailable(`PostgreSQL did not answer within ${timeoutMs} ms`, error);
@@ -212,10 +228,10 @@ export async function inTransaction<T>(
 export async function sqlRows<T>(
   db: Sql,
   row: z.ZodType<T>,
-  text: string,
+  statement: string | Statement,
   values: readonly unknown[] = [],
 ): Promise<T[]> {
-  const result = await db.query(text, [...values]);
+  const result = await db.query(statement, values);
   return await mapYielding<unknown, T>(result.rows, (raw) => row.parse(raw));
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { commandProjection, insertRow } from '../commands.ts';
@@ -62,12 +62,8 @@ async function decide(
       ({ table, where }, index) => `EXISTS (SELECT 1 FROM ${schema}.${table} WHERE ${where} = $${index + 1})`,
     );
     const sql = `SELECT ARRAY[${conditions.join(', ')}] AS found`;
-    const [row] = await sqlRows(
-      tx,
-      foundRow,
-      sql,
-      rows.map(({ value }) => value),
-    );
+    const values = rows.map(({ value }) => value);
+    const [row] = await sqlRows(tx, foundRow, prepared(sql, values));
     return row?.found ?? [];
   };
   const activeUser = (id: number): SoughtRow => ({

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { keyRecord } from './api-keys.ts';
 import type { KeyRecord } from './api-keys.ts';
@@ -53,9 +53,11 @@ export async function sessionByTokenHash(
   const [session] = await sqlRows(
     db,
     sessionRow,
-    `SELECT s.expires_at, s.user_id, u.username, u.email, u.is_admin
-     FROM ${schema}.sessions s JOIN ${schema}.users u ON u.id = s.user_id WHERE s.token_hash = $1`,
-    [tokenHash],
+    prepared(
+      `SELECT s.expires_at, s.user_id, u.username, u.email, u.is_admin
+       FROM ${schema}.sessions s JOIN ${schema}.users u ON u.id = s.user_id WHERE s.token_hash = $1`,
+      [tokenHash],
+    ),
   );
   return session ?? null;
 }
@@ -75,10 +77,12 @@ export async function keyByHash(db: Sql, schema: string, keyHash: string): Promi
   const [key] = await sqlRows(
     db,
     keyRow,
-    `SELECT k.id, k.user_id, k.allowed_origins, k.allowed_ips, k.rate_limit_per_hour, k.expires_at
-     FROM ${schema}.api_keys k JOIN ${schema}.users u ON u.id = k.user_id
-     WHERE k.key_hash = $1 AND u.disabled_at IS NULL`,
-    [keyHash],
+    prepared(
+      `SELECT k.id, k.user_id, k.allowed_origins, k.allowed_ips, k.rate_limit_per_hour, k.expires_at
+       FROM ${schema}.api_keys k JOIN ${schema}.users u ON u.id = k.user_id
+       WHERE k.key_hash = $1 AND u.disabled_at IS NULL`,
+      [keyHash],
+    ),
   );
   return key ?? null;
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -25,7 +25,7 @@ export type ChainStatusRow = z.infer<typeof statusRow>;
 /** Fields are null until a message reports them. */
 export async function chainStatusRow(db: Sql, schema: string): Promise<ChainStatusRow> {
   const columns = Object.keys(statusRow.shape);
-  const [row] = await sqlRows(db, statusRow, `SELECT ${columns.join(', ')} FROM ${schema}.status`);
+  const [row] = await sqlRows(db, statusRow, prepared(`SELECT ${columns.join(', ')} FROM ${schema}.status`));
   return row ?? statusRow.parse(Object.fromEntries(columns.map((column) => [column, null])));
 }
 
@@ -40,13 +40,15 @@ export async function finalHeight(db: Sql, schema: string): Promise<number | nul
   const [row] = await sqlRows(
     db,
     finalRow,
-    `SELECT height FROM ${schema}.final_heights AS final
-     WHERE NOT EXISTS (
-       SELECT FROM tds.projection_checkpoints AS read
-       WHERE state = 'serving' AND topic = $1 AND next_offset < final.log_ends[partition + 1]
-     )
-     ORDER BY height DESC LIMIT 1`,
-    [topics.chainBlocks.name],
+    prepared(
+      `SELECT height FROM ${schema}.final_heights AS final
+       WHERE NOT EXISTS (
+         SELECT FROM tds.projection_checkpoints AS read
+         WHERE state = 'serving' AND topic = $1 AND next_offset < final.log_ends[partition + 1]
+       )
+       ORDER BY height DESC LIMIT 1`,
+      [topics.chainBlocks.name],
+    ),
   );
   return row?.height ?? null;
 }

@@ -1,5 +1,5 @@
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
-import { inTransaction } from '../../infra/postgres/client.ts';
+import { inTransaction, prepared } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { lockBuilds } from './builds.ts';
 import type { Build } from './builds.ts';
@@ -17,8 +17,10 @@ async function acquireServedLocks(
 ): Promise<void> {
   const lock = mode === 'shared' ? 'pg_advisory_xact_lock_shared' : 'pg_advisory_xact_lock';
   await tx.query(
-    `SELECT ${lock}(hashtext('tds.served'), hashtext(projection)) FROM unnest($1::text[]) AS p (projection)`,
-    [[...new Set(projections)].toSorted()],
+    prepared(
+      `SELECT ${lock}(hashtext('tds.served'), hashtext(projection)) FROM unnest($1::text[]) AS p (projection)`,
+      [[...new Set(projections)].toSorted()],
+    ),
   );
 }
 
@@ -81,10 +83,12 @@ export async function lockServedForTransaction(
 /** @throws BUILD_RETIRED when one of the builds is no longer served */
 export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build[]): Promise<void> {
   const { rows } = await db.query<{ projection: string; build: number }>(
-    `SELECT projection, build FROM unnest($1::text[], $2::int[]) AS b (projection, build)
-     WHERE NOT EXISTS (SELECT FROM tds.builds s
-       WHERE s.projection = b.projection AND s.build = b.build AND s.state = 'serving')`,
-    [builds.map(({ projection }) => projection), builds.map(({ build }) => build)],
+    prepared(
+      `SELECT projection, build FROM unnest($1::text[], $2::int[]) AS b (projection, build)
+       WHERE NOT EXISTS (SELECT FROM tds.builds s
+         WHERE s.projection = b.projection AND s.build = b.build AND s.state = 'serving')`,
+      [builds.map(({ projection }) => projection), builds.map(({ build }) => build)],
+    ),
   );
   const [retired] = rows;
   if (retired !== undefined) {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { commandOutcome } from '../../schemas/command-outcome.ts';
 import type { CommandOutcome } from '../../schemas/command-outcome.ts';
@@ -84,6 +84,10 @@ async function outcomesIn(
     (schema, index) =>
       `SELECT id, accepted, request_hash, result FROM ${schema}.command_outcomes WHERE id = ANY ($${index + 1})`,
   );
-  const rows = await sqlRows(db, outcomeRow, selects.join(' UNION ALL '), [...idsBySchema.values()]);
+  const rows = await sqlRows(
+    db,
+    outcomeRow,
+    prepared(selects.join(' UNION ALL '), [...idsBySchema.values()]),
+  );
   return new Map(rows.map(({ id, ...outcome }) => [id, outcome]));
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt, tokenStandard } from '../../schemas/messages/common.ts';
@@ -39,8 +39,9 @@ export async function tokensByAddress(
   const rows = await sqlRows(
     db,
     tokenRow,
-    `SELECT ${TOKEN_COLUMNS} FROM ${schema}.tokens WHERE token = ANY($1)`,
-    [[...new Set(addresses)]],
+    prepared(`SELECT ${TOKEN_COLUMNS} FROM ${schema}.tokens WHERE token = ANY($1)`, [
+      [...new Set(addresses)],
+    ]),
   );
   return new Map(rows.map((row) => [row.token, row]));
 }

@@ -73,6 +73,11 @@ export function cpuOfTree(root: number, all: readonly Stat[] = allProcesses()): 
   return all.filter(({ parent }) => parent === root).reduce((sum, { pid }) => sum + cpuOfTree(pid, all), own);
 }
 
+/** CPU seconds of the children of this process that have exited. */
+export function cpuOfEndedChildren(): number {
+  return statOf(process.pid)?.endedSeconds ?? Number.NaN;
+}
+
 /** Peak resident memory of a process since its start, in MiB. */
 export function memoryOf(pid: number, which: 'VmHWM' | 'VmRSS'): number {
   try {

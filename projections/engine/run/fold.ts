@@ -1,4 +1,4 @@
-import { inTransaction } from '../../../infra/postgres/client.ts';
+import { inTransaction, prepared } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { LogMessage } from '../../../infra/kafka/client.ts';
 import type { Build } from '../builds.ts';
@@ -163,8 +163,6 @@ async function notifyListeners<M>(
   if (notify === undefined) return;
   const payloads = new Set(batch.flatMap(({ message }) => notify.payload(message) ?? []));
   if (payloads.size === 0) return;
-  await tx.query('SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS p (payload)', [
-    notify.channel,
-    [...payloads],
-  ]);
+  const sql = 'SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS p (payload)';
+  await tx.query(prepared(sql, [notify.channel, [...payloads]]));
 }

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { wanted } from '../case.ts';
 import type { BenchCase } from '../case.ts';
 import { chainCompleteness } from '../completeness.ts';
+import { cpuOfEndedChildren, watchProcesses } from '../processes.ts';
 import { follow, mixedChain } from './backfill.ts';
 
 const run = promisify(execFile);
@@ -31,13 +32,26 @@ export const rebuild: BenchCase = {
     await follow(world, client, truth.transfers, { began: Date.now(), root: service.pid });
 
     world.say('rebuilding');
+    const watched = watchProcesses({ ...service.pids(), supervisor: service.pid });
+    const cpuBefore = cpuOfEndedChildren();
     const began = performance.now();
     const { stdout } = await run(
       process.execPath,
       ['infra/bin/tds.ts', 'rebuild', 'transfers', 'account-ledger', '--json'],
-      { env: { ...process.env, DATA_DIR: dataDir }, maxBuffer: 64_000_000 },
+      {
+        env: {
+          ...process.env,
+          DATA_DIR: dataDir,
+          ...(process.env.RB ? { NODE_OPTIONS: '--cpu-prof --cpu-prof-dir=' + process.env.RB } : {}),
+        },
+        maxBuffer: 64_000_000,
+      },
     );
     const seconds = (performance.now() - began) / 1000;
+    const cpu = [
+      ['tds rebuild', cpuOfEndedChildren() - cpuBefore] as const,
+      ...watched.end().map(({ name, cpuSeconds }) => [name, cpuSeconds] as const),
+    ];
     const [report] = reports.parse(JSON.parse(stdout));
     if (report === undefined) throw new Error('no report of a rebuild');
     const readSeconds = report.readMs / 1000;
@@ -52,6 +66,18 @@ export const rebuild: BenchCase = {
         { name: 'rows written', value: rows / readSeconds, unit: 'rows/s' },
         { name: 'whole command, comparison and swap included', value: seconds, unit: 's' },
         { name: 'writers held for the swap', value: report.heldMs ?? Number.NaN, unit: 'ms' },
+      ],
+      tables: [
+        {
+          title: 'CPU during the whole command',
+          columns: ['process', 's', 'share of two cores %', 'µs a transfer'],
+          rows: cpu.map(([name, used]) => [
+            name,
+            used,
+            (50 * used) / seconds,
+            (1e6 * used) / truth.transfers,
+          ]),
+        },
       ],
       completeness: [
         {
