@@ -17,20 +17,31 @@ const hex64 = (value: bigint) => `0x${value.toString(16).padStart(64, '0')}`;
 const PRIME_TEXT = hex64(FELT_PRIME);
 const U128_TEXT = hex64(U128);
 
-/** 1 for the character codes of lowercase hex digits. */
-const IS_DIGIT = new Uint8Array(128);
+/** 1 for the codes of lowercase hex digits. */
+const IS_DIGIT = new Uint8Array(256);
 for (const digit of '0123456789abcdef') IS_DIGIT[digit.charCodeAt(0)] = 1;
+/** The characters of the text that is being checked. */
+const characters = Buffer.alloc(66);
 const LOOSE = /^0[xX][0-9a-fA-F]{1,64}$/;
-/** Nodes write felts in lower case: the fast path skips lowering. */
-const LOWER = /^0x[0-9a-f]{1,64}$/;
 const ZEROES = hex64(0n);
 
-/** Whether a value is a felt in canonical form. By hand: every felt of the log is checked, and a pattern takes twice as long. */
+/**
+ * Whether a text of at most 66 characters has only lowercase hex digits after a prefix. By hand, as every felt of the log is
+ * checked: a felt takes 55 ns, with a pattern 120. With `charCodeAt` it took 75, but 355 in a process with ioredis, one of
+ * whose classes extends `String`: from then on V8 no longer inlines the methods of strings.
+ */
+function isLowerHex(text: string, prefix: number): boolean {
+  // A character that is not ASCII takes several bytes, none of them a digit's, or is not written where it would be cut.
+  if (characters.write(text) !== text.length) return false;
+  let isHex = 1;
+  for (let index = prefix; index < text.length; index += 1) isHex &= IS_DIGIT[characters[index] ?? 0] ?? 0;
+  return isHex === 1;
+}
+
+/** Whether a value is a felt in canonical form. */
 export function isFelt(value: unknown): value is Felt {
   if (typeof value !== 'string' || value.length !== 66 || !value.startsWith('0x0')) return false;
-  let isHex = 1;
-  for (let index = 3; index < 66; index += 1) isHex &= IS_DIGIT[value.charCodeAt(index)] ?? 0;
-  return isHex === 1 && value < PRIME_TEXT;
+  return isLowerHex(value, 3) && value < PRIME_TEXT;
 }
 
 /**
@@ -38,11 +49,12 @@ export function isFelt(value: unknown): value is Felt {
  * Decimal and hex without `0x` are rejected because they are ambiguous.
  */
 export function parseFelt(text: string): Felt | null {
-  const isLower = LOWER.test(text);
+  // Nodes write felts in lower case.
+  const isLower = text.startsWith('0x') && text.length > 2 && text.length <= 66 && isLowerHex(text, 2);
   if (!isLower && !LOOSE.test(text)) return null;
   const lower = isLower ? text : text.toLowerCase();
   const canonical = lower.length === 66 ? lower : ZEROES.slice(0, 68 - lower.length) + lower.slice(2);
-  // A string below the prime begins with 0x0, so isFelt's pattern need not be matched again (230 ns instead of 520).
+  // A string below the prime begins with 0x0.
   return canonical < PRIME_TEXT ? (canonical as Felt) : null;
 }
 

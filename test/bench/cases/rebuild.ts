@@ -38,14 +38,7 @@ export const rebuild: BenchCase = {
     const { stdout } = await run(
       process.execPath,
       ['infra/bin/tds.ts', 'rebuild', 'transfers', 'account-ledger', '--json'],
-      {
-        env: {
-          ...process.env,
-          DATA_DIR: dataDir,
-          ...(process.env.RB ? { NODE_OPTIONS: '--cpu-prof --cpu-prof-dir=' + process.env.RB } : {}),
-        },
-        maxBuffer: 64_000_000,
-      },
+      { env: { ...process.env, DATA_DIR: dataDir }, maxBuffer: 64_000_000 },
     );
     const seconds = (performance.now() - began) / 1000;
     const cpu = [
