@@ -47,20 +47,15 @@ for (let index = 0; index < 3 * ROUNDS; index += 1) {
   store(layout.constants + NUMBER_BYTES * index, digestOf(BigInt(`0x${constant}`)));
 }
 
-/** Values of the character codes of lowercase hex digits. */
-const DIGIT = new Uint8Array(128);
-for (let value = 0; value < 16; value += 1) DIGIT[value.toString(16).charCodeAt(0)] = value;
+/** The bytes of the felt that is loaded. */
+const bytes = Buffer.alloc(32);
 /** A felt in words of 32 bits, lowest first, and a zero. */
 const words = new Int32Array(9);
 
 /** Writes a felt in Montgomery form to OPERAND. By hand: BigInt takes ten times as long. */
 function loadFelt(felt: Felt): void {
-  for (let word = 0; word < 8; word += 1) {
-    let bits = 0;
-    const start = 58 - 8 * word;
-    for (let at = start; at < start + 8; at += 1) bits = (bits << 4) | (DIGIT[felt.charCodeAt(at)] ?? 0);
-    words[word] = bits;
-  }
+  bytes.write(felt.slice(2), 'hex');
+  for (let word = 0; word < 8; word += 1) words[word] = bytes.readInt32BE(28 - 4 * word);
   for (let limb = 0; limb < LIMBS; limb += 1) {
     const [word, shift] = [(limb * LIMB_BITS) >> 5, (limb * LIMB_BITS) & 31];
     // 29 bits from bit 3 or below are all in one word.
