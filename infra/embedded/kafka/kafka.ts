@@ -108,10 +108,13 @@ async function format(java: string, classPath: string, home: string, configFile:
   if (existsSync(idFile)) return;
   rmSync(join(home, 'log'), { recursive: true, force: true });
   const id = clusterId();
-  const args = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-cp', classPath];
+  const fast = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', ...sharedClasses()];
   try {
     await promisify(execFile)(java, [
-      ...args,
+      '-Xmx128m',
+      ...fast,
+      '-cp',
+      classPath,
       'kafka.tools.StorageTool',
       'format',
       '-t',
