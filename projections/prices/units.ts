@@ -19,11 +19,10 @@ function withPoint(units: string): string {
   const digits = units.padStart(PRICE_DECIMALS + 1, '0');
   const point = digits.length - PRICE_DECIMALS;
   let end = digits.length;
-  while (end > point && digits.charCodeAt(end - 1) === ZERO) end -= 1;
+  while (end > point && digits[end - 1] === '0') end -= 1;
   return end === point ? digits.slice(0, point) : `${digits.slice(0, point)}.${digits.slice(point, end)}`;
 }
 
-const ZERO = 48;
 /** Digits of a mean: more than any price has. */
 const MEAN_DIGITS = 20;
 const POWERS = Array.from({ length: 60 }, (_, i) => 10n ** BigInt(i));
