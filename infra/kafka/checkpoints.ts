@@ -97,6 +97,26 @@ export async function replaceCheckpoint(
   );
 }
 
+/** The statement of `moveCheckpoints`. */
+export const MOVE_CHECKPOINTS = `
+  WITH wanted AS (
+    SELECT * FROM unnest($3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[])
+      AS w (consumer, build, partition, expected, next)
+  ), moved AS (
+    UPDATE tds.checkpoints c SET next_offset = w.next, updated_at = now()
+    FROM wanted w
+    WHERE c.topic = $1 AND c.topic_id = $2 AND c.consumer = w.consumer AND c.build = w.build
+      AND c.partition = w.partition AND c.next_offset = w.expected
+      AND NOT EXISTS (SELECT FROM tds.builds b
+        WHERE b.projection = w.consumer AND b.build = w.build AND b.state = 'retired')
+    RETURNING c.consumer, c.build, c.partition, c.next_offset
+  ), cleared AS (
+    DELETE FROM tds.projection_halts h USING moved m
+    WHERE h.topic = $1 AND h.projection = m.consumer AND h.build = m.build AND h.partition = m.partition
+      AND h.message_offset < m.next_offset
+  )
+  SELECT consumer, build, partition FROM moved`;
+
 /**
  * Moves checkpoints by compare-and-set, all in one statement. Those of a retired build do not move, and halts of a
  * projection that are passed are cleared.
@@ -112,34 +132,15 @@ export async function moveCheckpoints<M extends CheckpointMove>(
   const moved = await sqlRows(
     db,
     movedRow,
-    prepared(
-      `WITH wanted AS (
-       SELECT * FROM unnest($3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[])
-         AS w (consumer, build, partition, expected, next)
-     ), moved AS (
-       UPDATE tds.checkpoints c SET next_offset = w.next, updated_at = now()
-       FROM wanted w
-       WHERE c.topic = $1 AND c.topic_id = $2 AND c.consumer = w.consumer AND c.build = w.build
-         AND c.partition = w.partition AND c.next_offset = w.expected
-         AND NOT EXISTS (SELECT FROM tds.builds b
-           WHERE b.projection = w.consumer AND b.build = w.build AND b.state = 'retired')
-       RETURNING c.consumer, c.build, c.partition, c.next_offset
-     ), cleared AS (
-       DELETE FROM tds.projection_halts h USING moved m
-       WHERE h.topic = $1 AND h.projection = m.consumer AND h.build = m.build AND h.partition = m.partition
-         AND h.message_offset < m.next_offset
-     )
-     SELECT consumer, build, partition FROM moved`,
-      [
-        topic.name,
-        topicId,
-        moves.map(({ owner }) => owner.consumer),
-        moves.map(({ owner }) => owner.build),
-        moves.map(({ partition }) => partition),
-        moves.map(({ expected }) => expected),
-        moves.map(({ next }) => next),
-      ],
-    ),
+    prepared(MOVE_CHECKPOINTS, [
+      topic.name,
+      topicId,
+      moves.map(({ owner }) => owner.consumer),
+      moves.map(({ owner }) => owner.build),
+      moves.map(({ partition }) => partition),
+      moves.map(({ expected }) => expected),
+      moves.map(({ next }) => next),
+    ]),
   );
   const key = (consumer: string, build: number, partition: number): string =>
     `${consumer}/${build}/${partition}`;

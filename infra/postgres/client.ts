@@ -30,7 +30,10 @@ const names = new Map<string, string>();
  * A statement that is parsed and planned once a connection, for those that run with every block, message or request. Only for
  * a bounded number of texts, as connections keep each, and not for `SELECT *`, which fails after a change of its table.
  */
-export function prepared(text: string, values: readonly unknown[] = []): Statement {
+export function prepared(
+  text: string,
+  values: readonly unknown[] = [],
+): Statement & { readonly name: string } {
   const name = names.get(text) ?? createHash('sha1').update(text).digest('hex');
   names.set(text, name);
   return { name, text, values };

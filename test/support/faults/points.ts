@@ -1,12 +1,15 @@
+import { MOVE_CHECKPOINTS } from '../../../infra/kafka/checkpoints.ts';
+import { prepared } from '../../../infra/postgres/client.ts';
+
 /** Points in a role's work, identified by the request it sends there. For `FaultProxy.trap`. */
 
 /** ClickHouse: an insert into a table, or the recomputation of a derived one. The statement is in the URL or the body. */
 export const insertInto = (table: string): RegExp =>
   new RegExp(`INSERT(\\+|%20|\\s)INTO(\\+|%20|\\s)${table}_v`);
 
-/** Postgres: an update of the checkpoints of a topic's projections. */
+/** Postgres: an update of the checkpoints of a topic's projections, by its name: only the first of a connection has the text. */
 export const checkpointOf = (topic: string): RegExp =>
-  new RegExp(`UPDATE tds\\.checkpoints[^]*${topic.replace('.', '\\.')}`);
+  new RegExp(`${prepared(MOVE_CHECKPOINTS).name}[^]*${topic.replace('.', '\\.')}`);
 
 /** Postgres: a fold writes rows, in the transaction that moves its checkpoint. */
 export const foldInto = (projection: string): RegExp => new RegExp(`${projection.replace('-', '_')}_v\\d`);
