@@ -27,8 +27,8 @@ const ZEROES = hex64(0n);
 
 /**
  * Whether a text of at most 66 characters has only lowercase hex digits after a prefix. By hand, as every felt of the log is
- * checked: a felt takes 55 ns, with a pattern 120. With `charCodeAt` it took 75, but 355 in a process with ioredis, one of
- * whose classes extends `String`: from then on V8 no longer inlines the methods of strings.
+ * checked: a felt takes 55 ns, with a pattern 120. With `charCodeAt` it took 75, but 355 in a process with ioredis: a class that
+ * extends `String`, as one of its does, slows `charCodeAt` down in the whole process.
  */
 function isLowerHex(text: string, prefix: number): boolean {
   // A character that is not ASCII takes several bytes, none of them a digit's, or is not written where it would be cut.
