@@ -128,14 +128,10 @@ async function isKnown(
   { id, at, expired }: { readonly id: string; readonly at: number; readonly expired: string | undefined },
 ): Promise<boolean> {
   const since = `$2::bigint - ${OUTCOME_LIFETIME_MS}`;
-  const { rowCount } = await tx.query(
-    prepared(
-      `WITH ${expired === undefined ? '' : `expired AS (${expired}),`}
-       forgotten AS (DELETE FROM ${schema}.command_outcomes WHERE issued_at <= ${since})
-     SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1 AND issued_at > ${since}`,
-      [id, at],
-    ),
-  );
+  const sql = `WITH ${expired === undefined ? '' : `expired AS (${expired}),`}
+      forgotten AS (DELETE FROM ${schema}.command_outcomes WHERE issued_at <= ${since})
+    SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1 AND issued_at > ${since}`;
+  const { rowCount } = await tx.query(prepared(sql, [id, at]));
   return rowCount !== 0;
 }
 
@@ -143,10 +139,6 @@ async function isKnown(
 export async function insertRow(tx: PoolClient, table: string, row: object): Promise<void> {
   const columns = Object.keys(row);
   const places = columns.map((_, index) => `$${index + 1}`);
-  await tx.query(
-    prepared(
-      `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${places.join(', ')})`,
-      Object.values(row),
-    ),
-  );
+  const sql = `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${places.join(', ')})`;
+  await tx.query(prepared(sql, Object.values(row)));
 }

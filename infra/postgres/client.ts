@@ -15,15 +15,17 @@ export interface Sql {
   ): Promise<pg.QueryResult<R>>;
 }
 
+/** A statement with options of its own. */
 export interface Statement {
   readonly text: string;
   readonly values?: readonly unknown[];
-  /** A time limit of its own, in milliseconds. */
+  /** Its time limit, in milliseconds. */
   readonly query_timeout?: number;
   /** Under this name the connection keeps the statement parsed and planned. */
   readonly name?: string;
 }
 
+/** Names of prepared statements by their texts. */
 const names = new Map<string, string>();
 
 /**
@@ -34,8 +36,11 @@ export function prepared(
   text: string,
   values: readonly unknown[] = [],
 ): Statement & { readonly name: string } {
-  const name = names.get(text) ?? createHash('sha1').update(text).digest('hex');
-  names.set(text, name);
+  let name = names.get(text);
+  if (name === undefined) {
+    name = createHash('sha1').update(text).digest('hex');
+    names.set(text, name);
+  }
   return { name, text, values };
 }
 
