@@ -18,7 +18,7 @@ export interface LogMessage {
 export interface LogBatch {
   readonly topic: string;
   readonly partition: number;
-  /** Never empty; the first has the expected offset, and offsets ascend. */
+  /** Never empty; the first has the expected offset, and offsets ascend, each once. */
   readonly messages: readonly LogMessage[];
   /** The next offset to be written in this partition. */
   readonly highWatermark: number;
@@ -218,7 +218,7 @@ class GroupConsumption implements Consumption {
     // Fetched before the seek to the start offset.
     if (next === undefined || generation !== this.#generation || this.#stopping.signal.aborted) return;
     if (!payload.isRunning() || payload.isStale()) return;
-    const messages = toLogMessages(topic.name, batch).filter(({ offset }) => offset >= next);
+    const messages = ascending(toLogMessages(topic.name, batch), next);
     const [first] = messages;
     const last = messages.at(-1);
     if (first === undefined || last === undefined) {
@@ -333,6 +333,20 @@ function idOf(topic: string, partition: number): string {
 function topicPartitionOf(id: string): TopicPartition {
   const colon = id.lastIndexOf(':');
   return { topic: id.slice(0, colon), partition: Number(id.slice(colon + 1)) };
+}
+
+/**
+ * The messages from `next` on, each offset once. Kafka's log may repeat offsets: an append whose entry in the memory-mapped
+ * index cannot be written, because the disk is full, fails after its records are in the file, and the recovery of the log
+ * keeps those of every attempt. The first counts, as with Kafka's own consumers, whatever a fetch begins or ends with.
+ */
+function ascending(messages: readonly LogMessage[], next: number): LogMessage[] {
+  let expected = next;
+  return messages.filter(({ offset }) => {
+    if (offset < expected) return false;
+    expected = offset + 1;
+    return true;
+  });
 }
 
 function toLogMessages(topic: string, batch: kafkajs.Batch): LogMessage[] {

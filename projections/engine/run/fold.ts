@@ -25,10 +25,10 @@ interface ParsedMessage<M> {
 /** Outcomes of a transaction that are not errors of the database. */
 class CheckpointConflict extends Error {}
 class FoldFailed extends Error {
-  readonly index: number;
-  constructor(index: number, cause: unknown) {
+  readonly culprit: LogMessage;
+  constructor(culprit: LogMessage, cause: unknown) {
     super(describe(cause), { cause });
-    this.index = index;
+    this.culprit = culprit;
   }
 }
 
@@ -71,14 +71,14 @@ export function createFold<M>(options: FoldOptions<M>): Fold {
   const foldSome = async (partition: number, messages: readonly LogMessage[]): Promise<Folded> => {
     const expected = messages[0]?.offset ?? 0;
     const { batch, poison } = parseUntilPoison(projection.topic, messages);
-    const next = expected + batch.length;
+    const next = (batch.at(-1)?.from.offset ?? expected - 1) + 1;
     try {
       await foldTogether({ build, partition, expected, next }, batch);
     } catch (error) {
       if (error instanceof CheckpointConflict) return { next: expected, outcome: 'conflict' };
-      const culprit = error instanceof FoldFailed ? messages[error.index] : undefined;
-      if (!(error instanceof FoldFailed) || culprit === undefined) throw error;
-      const before = await foldSome(partition, messages.slice(0, error.index));
+      if (!(error instanceof FoldFailed)) throw error;
+      const { culprit } = error;
+      const before = await foldSome(partition, messages.slice(0, messages.indexOf(culprit)));
       if (before.outcome !== 'all') return before;
       const reason = `folding failed: ${error.message}`;
       return { next: culprit.offset, outcome: 'poison', message: culprit, reason };
@@ -112,7 +112,7 @@ function createFoldTransaction<M>({
     move: CheckpointMove,
     batch: readonly ParsedMessage<M>[],
   ): Promise<void> => {
-    const { partition, expected } = move;
+    const { partition } = move;
     if (isServed) await lockServedForTransaction(tx, [build]);
     const conflicts = await moveCheckpoints(tx, identity, [move]);
     if (conflicts.length > 0) throw new CheckpointConflict();
@@ -122,7 +122,7 @@ function createFoldTransaction<M>({
         await projection.fold(tx, message, { partition, offset, timestamp, schema });
       } catch (error) {
         if (isStoreUnavailable(error)) throw error;
-        throw new FoldFailed(offset - expected, error);
+        throw new FoldFailed(from, error);
       }
     }
     if (isServed) await notifyListeners(tx, projection, batch);
