@@ -336,9 +336,9 @@ function topicPartitionOf(id: string): TopicPartition {
 }
 
 /**
- * The messages from `next` on, each offset once. Kafka's log may repeat offsets: an append whose entry in the memory-mapped
- * index cannot be written, because the disk is full, fails after its records are in the file, and the recovery of the log
- * keeps those of every attempt. The first counts, as with Kafka's own consumers, whatever a fetch begins or ends with.
+ * The messages from `next` on, each offset once. Kafka's log may repeat offsets: on a full disk, an append fails when its entry
+ * in the memory-mapped index cannot be written, but its records are in the file by then, and the recovery of the log keeps those
+ * of every attempt. The first copy counts, as for Kafka's own consumers, so it does not matter where a fetch begins or ends.
  */
 function ascending(messages: readonly LogMessage[], next: number): LogMessage[] {
   let expected = next;
