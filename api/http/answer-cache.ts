@@ -8,7 +8,7 @@ export interface AnswerCache {
 const MAX_BYTES = 32_000_000;
 
 /** Bounds how long a change outside the log (a table repaired by hand) stays unseen. */
-const MAX_AGE_MS = 10_000;
+export const MAX_AGE_MS = 10_000;
 
 /** Bounded by bytes and age. There is no invalidation: a key must include everything that the answer depends on. */
 export function createAnswerCache(

@@ -1,4 +1,4 @@
-import { findRows, subjectTotals } from '../../projections/transfer-counts/queries.ts';
+import { findRows } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/transfers/queries.ts';
 import type { CarriedCount } from './cursor.ts';
@@ -58,9 +58,9 @@ async function estimate(reading: Reading): Promise<number> {
 }
 
 async function subjectCount(reading: Reading, subject: Subject): Promise<number> {
-  const { clickhouse, tables, filters } = reading;
+  const { clickhouse, tables, totals, filters } = reading;
   if (filters.lo === 0 && filters.hi === MAX_HEIGHT) {
-    const [total = 0] = await subjectTotals(clickhouse, tables, [subject]);
+    const [total = 0] = await totals([subject], MAX_HEIGHT);
     return total;
   }
   const { total } = await findRows(clickhouse, tables, subject, {

@@ -3,16 +3,20 @@ import { z } from 'zod';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { createFinalHeights } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
+import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
+import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
 import { traceAnswer, transferListAnswer } from '../../schemas/api/transfers.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { notFound } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { createStateCache } from '../http/state-cache.ts';
 import { figure, readLimit } from '../http/stated-limits.ts';
 import { createEventTrees } from './event-trees.ts';
 import { eventsRoute } from './events.ts';
@@ -25,6 +29,8 @@ import { traceTransfers, MAX_TRANSFERS, MAX_TRANSFERS_PER_ACCOUNT } from './trac
 export interface TransferRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
   readonly pool: Sql;
+  /** The highest height that can be queried. */
+  readonly indexedHeight: () => number | null;
   /** Unix milliseconds. */
   readonly now: () => number;
   /** 25 s by default. */
@@ -44,7 +50,15 @@ export function transferRoutes(deps: TransferRouteDeps): Route[] {
 
 type FinalHeights = ReturnType<typeof createFinalHeights>;
 
-function listRoute({ clickhouseFor, pool }: TransferRouteDeps, finalHeights: FinalHeights): Route {
+function listRoute(
+  { clickhouseFor, pool, indexedHeight, now }: TransferRouteDeps,
+  finalHeights: FinalHeights,
+): Route {
+  const totals = createStateCache<Subject & { readonly upTo: number }, number>(
+    ({ kind, felt, upTo }) => `${kind} ${felt} ${upTo}`,
+    now,
+  );
+  const tokens = createStateCache<Felt, TokenRow | undefined>((token) => token, now);
   return defineRoute({
     id: 'listTransfers',
     method: 'GET',
@@ -65,10 +79,22 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps, finalHeights: Fin
     response: { 200: transferListAnswer },
     async handler({ input: { query }, served, request, asOf }) {
       const search = searchOf(query, asOf);
+      const clickhouse = clickhouseFor(request);
+      // Like the answer, no total covers less than X-Indexed-Block says.
+      const state = served.state === null ? null : `${served.state} ${indexedHeight()}`;
       // The block does not tell what of it was accepted on L1 at its time.
       const l1Height = asOf === null ? await finalHeights(served) : null;
       const page = await listTransfers(
-        { clickhouse: clickhouseFor(request), tables: served },
+        {
+          clickhouse,
+          tables: served,
+          totals: (subjects, upTo) =>
+            totals.values(
+              state,
+              subjects.map((subject) => ({ ...subject, upTo })),
+              (missing) => subjectTotals(clickhouse, served, missing, upTo),
+            ),
+        },
         {
           search,
           page: query.page,
@@ -78,12 +104,15 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps, finalHeights: Fin
           query: asOf === null ? request.query : { ...request.query, as_of_hash: asOf.hash },
         },
       );
-      const tokens = await tokensByAddress(
-        pool,
-        served.schema('tokens'),
+      const described = await tokens.values(
+        served.state,
         page.results.map(({ token }) => token),
+        async (missing) => {
+          const known = await tokensByAddress(pool, served.schema('tokens'), missing);
+          return missing.map((token) => known.get(token));
+        },
       );
-      const results = page.results.map((row) => presentTransfer(row, tokens.get(row.token), l1Height));
+      const results = page.results.map((row, index) => presentTransfer(row, described[index], l1Height));
       // An empty page is not cached, so that the first matching transfer shows at once.
       return { status: 200, body: { ...page, results }, noStore: results.length === 0 };
     },

@@ -1,3 +1,4 @@
+import type { SubjectTotals } from '../../api/transfers/read.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { accountFeed } from '../../projections/account-feed/projector.ts';
 import { accountLedger } from '../../projections/account-ledger/projector.ts';
@@ -8,6 +9,7 @@ import { nftHoldings } from '../../projections/nft-holdings/projector.ts';
 import { nftTransfers } from '../../projections/nft-transfers/projector.ts';
 import { deferredProjections } from '../../projections/index.ts';
 import { transferCounts } from '../../projections/transfer-counts/projector.ts';
+import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { transfers } from '../../projections/transfers/projector.ts';
 import { txIndex } from '../../projections/tx-index/projector.ts';
 import type { Transfer } from '../../schemas/decode/index.ts';
@@ -45,6 +47,12 @@ export type TableNames = Readonly<Record<string, string>>;
 
 /** Tables under their own placeholders. */
 export const worldTables = { table: (placeholder: string): string => placeholder };
+
+/** Totals of those tables, read anew each time. */
+export const worldTotals =
+  (clickhouse: ClickHouse): SubjectTotals =>
+  async (subjects, upTo) =>
+    await subjectTotals(clickhouse, worldTables, subjects, upTo);
 
 const plainNames: TableNames = Object.fromEntries(
   worldProjections.flatMap(({ ddl }) =>

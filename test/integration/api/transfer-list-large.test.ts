@@ -10,7 +10,13 @@ import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 import { keyOf } from '../../support/transfer-oracle.ts';
 import type { Query } from '../../support/transfer-oracle.ts';
-import { aTransfer, createWorldTables, worldTables, writeBlocks } from '../../support/transfer-world.ts';
+import {
+  aTransfer,
+  createWorldTables,
+  worldTables,
+  worldTotals,
+  writeBlocks,
+} from '../../support/transfer-world.ts';
 
 /** 150,000 rows of one token, one sender and one receiver: past what is counted one by one. */
 
@@ -22,7 +28,7 @@ async function list(query: Query, client = clickhouse) {
   const parsed = parseInput(transfersQuery, query);
   const { page, limit, cursor } = parsed;
   return await listTransfers(
-    { clickhouse: client, tables: worldTables },
+    { clickhouse: client, tables: worldTables, totals: worldTotals(client) },
     { search: searchOf(parsed), page, limit, cursor, query },
   );
 }

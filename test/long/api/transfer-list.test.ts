@@ -14,6 +14,7 @@ import {
   randomBlock,
   randomWorld,
   worldTables,
+  worldTotals,
   writeBlocks,
 } from '../../support/transfer-world.ts';
 import { createRandom } from '../../support/random.ts';
@@ -75,7 +76,12 @@ async function list(query: Query, scanRows?: number) {
   const parsed = parseInput(transfersQuery, query);
   const { page, limit, cursor } = parsed;
   return await listTransfers(
-    { clickhouse, tables: worldTables, ...(scanRows === undefined ? {} : { scanRows }) },
+    {
+      clickhouse,
+      tables: worldTables,
+      totals: worldTotals(clickhouse),
+      ...(scanRows === undefined ? {} : { scanRows }),
+    },
     { search: searchOf(parsed), page, limit, cursor, query },
   );
 }

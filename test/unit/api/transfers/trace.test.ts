@@ -51,6 +51,7 @@ async function traced(transfersOfToken: number, traceBudgetMs: number) {
     pool: {
       query: async () => ({ rows: [] }),
     } as unknown as TransferRouteDeps['pool'],
+    indexedHeight: () => null,
     now: Date.now,
     traceBudgetMs,
   };
