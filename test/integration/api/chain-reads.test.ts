@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { STRK_TOKEN, toFelt } from '../../../schemas/felt.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
@@ -473,5 +474,55 @@ describe('GET /api/blocks/{block}/', () => {
         transfers: 2,
         fees: [{ amount: '9' }],
       });
+  });
+});
+
+describe('GET /api/transfers/ while the read models change', () => {
+  it('keeps totals and names only as long as their state is the same', async () => {
+    const clickhouse = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+    // Nothing grows old at a clock that stands still.
+    const { call } = await world.anotherApi({ now: () => 1 });
+    let questions = 0;
+    const coin = async (): Promise<[number, string]> => {
+      // Never the same URL, which would be answered from the cache of answers.
+      const { json } = await call(
+        'GET',
+        `/api/transfers/?token=${COIN}&limit=1&question=${(questions += 1)}`,
+        {
+          headers: { 'api-key': apiKey },
+        },
+      );
+      return [json.count, json.results[0].token_symbol];
+    };
+    const moveTo = async (offset: number): Promise<void> => {
+      await world.pool.query(
+        `INSERT INTO tds.checkpoints (consumer, build, topic, partition, topic_id, next_offset)
+         SELECT projection, build, 'chain.blocks', 0, 'test', $1 FROM tds.builds WHERE projection = 'indexed-blocks'
+         ON CONFLICT (consumer, build, topic, partition) DO UPDATE SET next_offset = $1`,
+        [offset],
+      );
+    };
+    const served = await servedBuilds(world.pool);
+    const rename = async (symbol: string): Promise<void> => {
+      await world.pool.query(`UPDATE ${served.schema('tokens')}.tokens SET symbol = $1 WHERE token = $2`, [
+        symbol,
+        COIN,
+      ]);
+    };
+    const transfer = aTransfer({ token: COIN, from: ALICE, to: BOB, position: 0, txHash: TX1, amount: 1n });
+    const block = { height: 50, timestamp: 1_700_000_300, chunk: 'live', transfers: [transfer] };
+
+    await moveTo(100);
+    const [count, symbol] = await coin();
+    await writeBlocks(clickhouse, [block], { seq: 100, offset: 100 }, names);
+    await rename('NEW');
+    expect(await coin()).toEqual([count, symbol]);
+    await moveTo(101);
+    expect(await coin()).toEqual([count + 1, 'NEW']);
+    await writeBlocks(clickhouse, [block], { seq: 101, offset: 101, type: 'block.reverted' }, names);
+    await rename(symbol);
+    await moveTo(102);
+    expect(await coin()).toEqual([count, symbol]);
+    await clickhouse.close();
   });
 });
