@@ -1,7 +1,7 @@
 import { createLruCache } from '../../infra/lru.ts';
 import { MAX_AGE_MS } from './answer-cache.ts';
 
-/** Values that follow from the state of the read models, each read once while that is the same. */
+/** Values that follow from the state of the read models, kept while that is the same. */
 export interface StateCache<K, V> {
   /**
    * The values of some keys, in the order of the keys.
@@ -16,9 +16,9 @@ export interface StateCache<K, V> {
   ): Promise<readonly V[]>;
 }
 
-const MAX_VALUES = 20_000;
+const MAX_VALUES = 5000;
 
-/** Values are kept as long as answers. `textOf` tells keys apart. */
+/** No value is kept longer than an answer. `textOf` tells keys apart. */
 export function createStateCache<K, V>(textOf: (key: K) => string, now: () => number): StateCache<K, V> {
   const emptied = (state: string | null, expiresAt: number) => ({
     state,

@@ -58,11 +58,8 @@ async function estimate(reading: Reading): Promise<number> {
 }
 
 async function subjectCount(reading: Reading, subject: Subject): Promise<number> {
-  const { clickhouse, tables, totals, filters } = reading;
-  if (filters.lo === 0 && filters.hi === MAX_HEIGHT) {
-    const [total = 0] = await totals([subject], MAX_HEIGHT);
-    return total;
-  }
+  const { clickhouse, tables, filters } = reading;
+  if (filters.lo === 0 && filters.hi === MAX_HEIGHT) return await reading.total(subject);
   const { total } = await findRows(clickhouse, tables, subject, {
     order: 'desc',
     lo: filters.lo,

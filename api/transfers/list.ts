@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
+import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
 import type { StoredTransfer, TransferFilters } from '../../projections/transfers/queries.ts';
@@ -17,14 +18,15 @@ import type { TransferSearch } from './filters.ts';
 import { nothing, pairSideOf, planTransfers, subjectsToCount } from './plan.ts';
 import type { Plan } from './plan.ts';
 import { readAfter, readByOffset } from './read.ts';
-import type { Reading, SubjectTotals } from './read.ts';
+import type { Reading } from './read.ts';
 
 const SCAN_ROWS = 20_000;
 
 export interface TransferListDeps {
   readonly clickhouse: ClickHouse;
   readonly tables: Pick<ServedBuilds, 'table'>;
-  readonly totals: SubjectTotals;
+  /** The number of all transfers of a subject; it may be as old as answers that are cached. */
+  readonly total: Reading['total'];
   /** Rows of one filter that may be read to find those that match the others; 20,000 by default. */
   readonly scanRows?: number;
 }
@@ -157,7 +159,7 @@ async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<P
   const subjects = subjectsToCount(felts);
   const [totals, searchIsHash] = await Promise.all([
     // Those of the block: the choice of rows, and with it an estimated count, must not change with newer ones.
-    deps.totals(subjects, asOf?.height ?? MAX_HEIGHT),
+    subjectTotals(clickhouse, tables, subjects, asOf?.height ?? MAX_HEIGHT),
     felts.search === undefined || felts.txhash !== undefined
       ? false
       : hasTransaction(clickhouse, tables, felts.search),

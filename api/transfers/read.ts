@@ -18,14 +18,11 @@ import type {
 import type { ServedBuilds } from '../../projections/served.ts';
 import type { Plan } from './plan.ts';
 
-/** The number of transfers of each subject up to a height, in the order of the subjects. */
-export type SubjectTotals = (subjects: readonly Subject[], upTo: number) => Promise<readonly number[]>;
-
 /** The stores, search and plan of one request. */
 export interface Reading {
   readonly clickhouse: ClickHouse;
   readonly tables: Pick<ServedBuilds, 'table'>;
-  readonly totals: SubjectTotals;
+  readonly total: (subject: Subject) => Promise<number>;
   readonly plan: Plan;
   readonly filters: TransferFilters;
   readonly order: TransferOrder;

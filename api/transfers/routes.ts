@@ -54,10 +54,7 @@ function listRoute(
   { clickhouseFor, pool, indexedHeight, now }: TransferRouteDeps,
   finalHeights: FinalHeights,
 ): Route {
-  const totals = createStateCache<Subject & { readonly upTo: number }, number>(
-    ({ kind, felt, upTo }) => `${kind} ${felt} ${upTo}`,
-    now,
-  );
+  const totals = createStateCache<Subject, number>(({ kind, felt }) => `${kind} ${felt}`, now);
   const tokens = createStateCache<Felt, TokenRow | undefined>((token) => token, now);
   return defineRoute({
     id: 'listTransfers',
@@ -81,19 +78,18 @@ function listRoute(
       const search = searchOf(query, asOf);
       const clickhouse = clickhouseFor(request);
       // Like the answer, no total covers less than X-Indexed-Block says.
-      const state = served.state === null ? null : `${served.state} ${indexedHeight()}`;
+      const state = served.chainState === null ? null : `${served.chainState} ${indexedHeight()}`;
       // The block does not tell what of it was accepted on L1 at its time.
       const l1Height = asOf === null ? await finalHeights(served) : null;
       const page = await listTransfers(
         {
           clickhouse,
           tables: served,
-          totals: (subjects, upTo) =>
-            totals.values(
-              state,
-              subjects.map((subject) => ({ ...subject, upTo })),
-              (missing) => subjectTotals(clickhouse, served, missing, upTo),
-            ),
+          async total(subject) {
+            const read = (missing: readonly Subject[]) => subjectTotals(clickhouse, served, missing);
+            const [total = 0] = await totals.values(state, [subject], read);
+            return total;
+          },
         },
         {
           search,

@@ -1,4 +1,4 @@
-import type { SubjectTotals } from '../../api/transfers/read.ts';
+import type { TransferListDeps } from '../../api/transfers/list.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { accountFeed } from '../../projections/account-feed/projector.ts';
 import { accountLedger } from '../../projections/account-ledger/projector.ts';
@@ -49,10 +49,10 @@ export type TableNames = Readonly<Record<string, string>>;
 export const worldTables = { table: (placeholder: string): string => placeholder };
 
 /** Totals of those tables, read anew each time. */
-export const worldTotals =
-  (clickhouse: ClickHouse): SubjectTotals =>
-  async (subjects, upTo) =>
-    await subjectTotals(clickhouse, worldTables, subjects, upTo);
+export const worldTotal =
+  (clickhouse: ClickHouse): TransferListDeps['total'] =>
+  async (subject) =>
+    (await subjectTotals(clickhouse, worldTables, [subject]))[0] ?? 0;
 
 const plainNames: TableNames = Object.fromEntries(
   worldProjections.flatMap(({ ddl }) =>

@@ -510,7 +510,8 @@ describe('GET /api/transfers/ while the read models change', () => {
       ]);
     };
     const transfer = aTransfer({ token: COIN, from: ALICE, to: BOB, position: 0, txHash: TX1, amount: 1n });
-    const block = { height: 50, timestamp: 1_700_000_300, chunk: 'live', transfers: [transfer] };
+    // Below the newest block: with a new height, nothing would be kept.
+    const block = { height: 39, timestamp: 1_700_000_090, chunk: 'live', transfers: [transfer] };
 
     await moveTo(100);
     const [count, symbol] = await coin();

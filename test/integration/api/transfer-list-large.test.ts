@@ -14,7 +14,7 @@ import {
   aTransfer,
   createWorldTables,
   worldTables,
-  worldTotals,
+  worldTotal,
   writeBlocks,
 } from '../../support/transfer-world.ts';
 
@@ -28,7 +28,7 @@ async function list(query: Query, client = clickhouse) {
   const parsed = parseInput(transfersQuery, query);
   const { page, limit, cursor } = parsed;
   return await listTransfers(
-    { clickhouse: client, tables: worldTables, totals: worldTotals(client) },
+    { clickhouse: client, tables: worldTables, total: worldTotal(client) },
     { search: searchOf(parsed), page, limit, cursor, query },
   );
 }

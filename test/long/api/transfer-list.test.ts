@@ -14,7 +14,7 @@ import {
   randomBlock,
   randomWorld,
   worldTables,
-  worldTotals,
+  worldTotal,
   writeBlocks,
 } from '../../support/transfer-world.ts';
 import { createRandom } from '../../support/random.ts';
@@ -79,7 +79,7 @@ async function list(query: Query, scanRows?: number) {
     {
       clickhouse,
       tables: worldTables,
-      totals: worldTotals(clickhouse),
+      total: worldTotal(clickhouse),
       ...(scanRows === undefined ? {} : { scanRows }),
     },
     { search: searchOf(parsed), page, limit, cursor, query },
