@@ -2,28 +2,31 @@ import { createLruCache } from '../../infra/lru.ts';
 import { MAX_AGE_MS } from './answer-cache.ts';
 
 /** Values that follow from the state of the read models, kept while that is the same. */
-export interface StateCache<K, V> {
+export interface StateCache<K extends string, V> {
   /**
-   * The values of some keys, in the order of the keys.
+   * The values of these keys; a key without one is missing.
    *
    * @param state names everything that a value follows from besides its key, and was read before; null: nothing is kept
-   * @param read the values of the keys that are not kept, in the order of the keys
+   * @param read the values of the keys of which it is not known whether they have one
    */
   values(
     state: string | null,
     keys: readonly K[],
-    read: (missing: readonly K[]) => Promise<readonly V[]>,
-  ): Promise<readonly V[]>;
+    read: (unknown: readonly K[]) => Promise<ReadonlyMap<K, V>>,
+  ): Promise<ReadonlyMap<K, V>>;
 }
 
 const MAX_VALUES = 5000;
 
-/** No value is kept longer than an answer. `textOf` tells keys apart. */
-export function createStateCache<K, V>(textOf: (key: K) => string, now: () => number): StateCache<K, V> {
+/** No value is kept longer than an answer. */
+export function createStateCache<K extends string, V extends object | number>(
+  now: () => number,
+): StateCache<K, V> {
   const emptied = (state: string | null, expiresAt: number) => ({
     state,
     expiresAt,
-    values: createLruCache<string, { readonly value: V }>(MAX_VALUES),
+    /** null: the key has no value. */
+    values: createLruCache<K, V | null>(MAX_VALUES),
   });
   let kept = emptied(null, 0);
   return {
@@ -33,16 +36,17 @@ export function createStateCache<K, V>(textOf: (key: K) => string, now: () => nu
       if (!isUsable) kept = emptied(state, now() + MAX_AGE_MS);
       // Another request may replace them while this one reads.
       const { values } = kept;
-      const known = keys.map((key) => values.get(textOf(key)));
-      const missing = keys.filter((_, index) => known[index] === undefined);
-      const added = missing.length === 0 ? [] : (await read(missing)).map((value) => ({ value }));
-      const left = added.values();
-      return keys.map((key, index) => {
-        const held = known[index] ?? left.next().value;
-        if (held === undefined) throw new Error(`no value was read for ${textOf(key)}`);
-        values.set(textOf(key), held);
-        return held.value;
-      });
+      const found = new Map<K, V>();
+      const unknown: K[] = [];
+      for (const key of new Set(keys)) {
+        const value = values.get(key);
+        if (value === undefined) unknown.push(key);
+        else if (value !== null) found.set(key, value);
+      }
+      if (unknown.length === 0) return found;
+      const added = await read(unknown);
+      for (const key of unknown) values.set(key, added.get(key) ?? null);
+      return new Map([...found, ...added]);
     },
   };
 }

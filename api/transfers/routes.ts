@@ -5,7 +5,6 @@ import { createFinalHeights } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
-import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
 import { traceAnswer, transferListAnswer } from '../../schemas/api/transfers.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
@@ -54,8 +53,8 @@ function listRoute(
   { clickhouseFor, pool, indexedHeight, now }: TransferRouteDeps,
   finalHeights: FinalHeights,
 ): Route {
-  const totals = createStateCache<Subject, number>(({ kind, felt }) => `${kind} ${felt}`, now);
-  const tokens = createStateCache<Felt, TokenRow | undefined>((token) => token, now);
+  const totals = createStateCache<string, number>(now);
+  const tokens = createStateCache<Felt, TokenRow>(now);
   return defineRoute({
     id: 'listTransfers',
     method: 'GET',
@@ -86,9 +85,12 @@ function listRoute(
           clickhouse,
           tables: served,
           async total(subject) {
-            const read = (missing: readonly Subject[]) => subjectTotals(clickhouse, served, missing);
-            const [total = 0] = await totals.values(state, [subject], read);
-            return total;
+            const key = `${subject.kind} ${subject.felt}`;
+            const found = await totals.values(state, [key], async () => {
+              const [total = 0] = await subjectTotals(clickhouse, served, [subject]);
+              return new Map([[key, total]]);
+            });
+            return found.get(key) ?? 0;
           },
         },
         {
@@ -103,12 +105,9 @@ function listRoute(
       const described = await tokens.values(
         served.state,
         page.results.map(({ token }) => token),
-        async (missing) => {
-          const known = await tokensByAddress(pool, served.schema('tokens'), missing);
-          return missing.map((token) => known.get(token));
-        },
+        (unknown) => tokensByAddress(pool, served.schema('tokens'), unknown),
       );
-      const results = page.results.map((row, index) => presentTransfer(row, described[index], l1Height));
+      const results = page.results.map((row) => presentTransfer(row, described.get(row.token), l1Height));
       // An empty page is not cached, so that the first matching transfer shows at once.
       return { status: 200, body: { ...page, results }, noStore: results.length === 0 };
     },

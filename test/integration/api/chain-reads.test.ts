@@ -483,15 +483,17 @@ describe('GET /api/transfers/ while the read models change', () => {
     // Nothing grows old at a clock that stands still.
     const { call } = await world.anotherApi({ now: () => 1 });
     let questions = 0;
+    let indexed: string | null = null;
     const coin = async (): Promise<[number, string]> => {
       // Never the same URL, which would be answered from the cache of answers.
-      const { json } = await call(
+      const { json, headers } = await call(
         'GET',
         `/api/transfers/?token=${COIN}&limit=1&question=${(questions += 1)}`,
         {
           headers: { 'api-key': apiKey },
         },
       );
+      indexed = headers.get('x-indexed-block');
       return [json.count, json.results[0].token_symbol];
     };
     const moveTo = async (offset: number): Promise<void> => {
@@ -524,6 +526,11 @@ describe('GET /api/transfers/ while the read models change', () => {
     await rename(symbol);
     await moveTo(102);
     expect(await coin()).toEqual([count, symbol]);
+    // The block can be queried before the checkpoint moves.
+    await writeBlocks(clickhouse, [{ ...block, height: 60 }], { seq: 103, offset: 103 }, names);
+    let latest = await coin();
+    while (indexed !== '60') latest = await coin();
+    expect(latest).toEqual([count + 1, symbol]);
     await clickhouse.close();
   });
 });
