@@ -7,11 +7,21 @@ import { listenTcp } from './listen-tcp.ts';
 export { Counter, Gauge, Histogram } from 'prom-client';
 export type { Registry } from 'prom-client';
 
+/**
+ * Between two looks at the delay of the event loop: a process wakes for each, also while it has nothing to do. The delays
+ * that are shown include it.
+ */
+const EVENT_LOOP_LOOK_MS = 100;
+
 /** The registry of a process, with Node's default metrics (memory, event loop, handles) and the role as a label. */
 export function createMetrics(role: string): Registry {
   const registry = new Registry();
   registry.setDefaultLabels({ role });
-  collectDefaultMetrics({ register: registry, prefix: 'tds_' });
+  collectDefaultMetrics({
+    register: registry,
+    prefix: 'tds_',
+    eventLoopMonitoringPrecision: EVENT_LOOP_LOOK_MS,
+  });
   return registry;
 }
 

@@ -74,13 +74,11 @@ declare module 'kafkajs/src/network/requestQueue/index.js' {
     });
     readonly pending: readonly unknown[];
     readonly inflight: ReadonlyMap<number, InflightRequest>;
-    readonly requestTimeout: number;
     readonly enforceRequestTimeout: boolean;
     readonly isConnected: () => boolean;
     /** Unix milliseconds; -1: never. */
     readonly throttledUntil: number;
     throttleCheckTimeoutId: NodeJS.Timeout | null;
-    requestTimeoutIntervalId: NodeJS.Timeout | null;
     push(request: {
       readonly entry: {
         readonly correlationId: number;

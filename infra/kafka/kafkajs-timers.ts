@@ -18,15 +18,31 @@ RequestQueue.prototype.scheduleCheckPendingRequests = function () {
   }, delayMs);
 };
 
+/** Queues of open connections. One timer serves them all, so that a process wakes once a second, not once for each. */
+const open = new Set<RequestQueue>();
+let looking: NodeJS.Timeout | undefined;
+
 RequestQueue.prototype.scheduleRequestTimeoutCheck = function () {
   if (!this.enforceRequestTimeout) return;
-  this.destroy();
-  this.requestTimeoutIntervalId = setInterval(
-    () => {
-      for (const request of this.inflight.values())
-        if (Date.now() - request.sentAt > request.requestTimeout) request.timeoutRequest();
-      if (!this.isConnected()) this.destroy();
-    },
-    Math.min(this.requestTimeout, CHECK_MS),
-  );
+  open.add(this);
+  looking ??= setInterval(failTimedOut, CHECK_MS);
 };
+
+RequestQueue.prototype.destroy = function () {
+  open.delete(this);
+  if (open.size === 0) {
+    clearInterval(looking);
+    looking = undefined;
+  }
+  clearTimeout(this.throttleCheckTimeoutId ?? undefined);
+  this.throttleCheckTimeoutId = null;
+};
+
+function failTimedOut(): void {
+  const now = Date.now();
+  for (const queue of open) {
+    for (const request of queue.inflight.values())
+      if (now - request.sentAt > request.requestTimeout) request.timeoutRequest();
+    if (!queue.isConnected()) queue.destroy();
+  }
+}

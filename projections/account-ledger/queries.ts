@@ -67,24 +67,42 @@ const signed = z
   .transform(BigInt);
 const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
-/** Slices of accounts of equal width, by the first two bytes, which are at most 0x0800 in a felt. */
-export const ACCOUNT_SLICES = 64;
-const SLICE_WIDTH = 0x800 / ACCOUNT_SLICES;
+/** Accounts are cut into slices of equal width by the first two bytes, which are at most 0x0800 in a felt. */
+const ACCOUNT_PREFIXES = 0x800;
+const MAX_SLICES = 64;
+const LEGS_PER_SLICE = 1_000_000;
+const slicesRow = z.object({ slices: z.int() });
 const tokenSumRow = z.object({ of_token: felt, moved: signed });
 
-/** Sums of the legs of each ERC-20 token up to a height, modulo 2^256, of the accounts of one slice. */
+/** Into how many slices of accounts the ledger is cut, so that one holds about a million legs; at most 64. */
+export async function accountSlices(clickhouse: Pick<ClickHouse, 'rows'>, tables: Tables): Promise<number> {
+  const sql = `SELECT toInt32(least(${MAX_SLICES}, exp2(ceil(log2(greatest(1, total_rows / ${LEGS_PER_SLICE})))))) AS slices
+    FROM system.tables WHERE database = currentDatabase() AND name = {ledger:String} AND total_rows IS NOT NULL`;
+  const query = { name: 'account-ledger.slices', sql, row: slicesRow };
+  const [found] = await clickhouse.rows(query, { ledger: tables.table('account_ledger') });
+  return found?.slices ?? MAX_SLICES;
+}
+
+/** Sums of the legs of each ERC-20 token up to a height, modulo 2^256, of the accounts of one of `slices` slices. */
 export async function tokenSums(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
-  { slice, to, signal }: { readonly slice: number; readonly to: number; readonly signal: AbortSignal },
+  options: {
+    readonly slice: number;
+    readonly slices: number;
+    readonly to: number;
+    readonly signal: AbortSignal;
+  },
 ): Promise<{ token: Felt; sum: bigint }[]> {
-  const start = (of: number): string => (of * SLICE_WIDTH).toString(16).padStart(4, '0').padEnd(64, '0');
-  const isLast = slice === ACCOUNT_SLICES - 1;
+  const { slice, slices, to, signal } = options;
+  const start = (of: number): string =>
+    ((of * ACCOUNT_PREFIXES) / slices).toString(16).padStart(4, '0').padEnd(64, '0');
   const sql = `SELECT concat('0x', lower(hex(token))) AS of_token, toString(sum(delta)) AS moved
     FROM ${tables.table('account_ledger')} FINAL
     WHERE account >= toFixedString(unhex({from:String}), 32) AND account < toFixedString(unhex({end:String}), 32)
       AND block_desc >= {newest:UInt32} AND kind = 'erc20'
     GROUP BY token`;
+  const isLast = slice === slices - 1;
   const rows = await clickhouse.rows(
     { name: 'account-ledger.token-sums', sql, row: tokenSumRow },
     { from: start(slice), end: isLast ? 'f'.repeat(64) : start(slice + 1), newest: descending(to) },

@@ -38,8 +38,10 @@ export interface HaltMonitor {
 }
 
 const CHECK_MS = 1000;
-/** Offsets of the log, also of idle partitions, are fetched at every fifth check. */
-const CHECKS_PER_OFFSETS = 5;
+/** Builds are looked up, and their checkpoints committed to the consumer group, at every fifth check. */
+const CHECKS_PER_COMMIT = 5;
+/** The ends of partitions are fetched at every fifteenth: a batch brings that of its partition, only what none comes from has to be asked. */
+const CHECKS_PER_OFFSETS = 15;
 /** The stored checkpoints are compared with those in memory at every thirtieth; a new message shows a difference at once. */
 const CHECKS_PER_CHECKPOINTS = 30;
 
@@ -156,9 +158,10 @@ function createProgressMeter(
   let checks = 0;
   let measured = new Set<number>();
 
-  const compareWithLog = async (): Promise<void> => {
-    await state.checkServed(builds);
+  const fetchEnds = async (): Promise<void> => {
     for (const { partition, high } of await kafka.offsets(topic)) highWatermarks.set(partition, high);
+  };
+  const commitProgress = async (): Promise<void> => {
     for (const reading of readings.all()) {
       const next = Math.min(...reading.stored.values());
       if (committed.get(reading.partition) === next) continue;
@@ -171,7 +174,11 @@ function createProgressMeter(
   return {
     onHighWatermark: (partition, highWatermark) => void highWatermarks.set(partition, highWatermark),
     async measure() {
-      if (checks % CHECKS_PER_OFFSETS === 0) await compareWithLog();
+      if (checks % CHECKS_PER_COMMIT === 0) {
+        await state.checkServed(builds);
+        if (checks % CHECKS_PER_OFFSETS === 0) await fetchEnds();
+        await commitProgress();
+      }
       checks += 1;
       const read = new Set<number>();
       for (const reading of readings.all()) {

@@ -8,7 +8,7 @@ import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { repeat } from '../../../infra/repeating.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { ACCOUNT_SLICES, tokenSums } from '../../account-ledger/queries.ts';
+import { accountSlices, tokenSums } from '../../account-ledger/queries.ts';
 import { newestBlock } from '../../indexed-blocks/queries.ts';
 import { servedBuilds } from '../../served.ts';
 import { NAMED } from './difference.ts';
@@ -109,10 +109,11 @@ export async function checkConservation(deps: Deps, betweenLooksMs = BETWEEN_LOO
 /** The sums by token, in slices of accounts, so that no statement reads the whole ledger. */
 async function sumTokens({ pool, clickhouse, signal }: Deps, to: number): Promise<Map<string, bigint>> {
   const served = await servedBuilds(pool);
+  const slices = await accountSlices(clickhouse, served);
   const sums = new Map<string, bigint>();
-  for (let slice = 0; slice < ACCOUNT_SLICES; slice += 1) {
+  for (let slice = 0; slice < slices; slice += 1) {
     signal.throwIfAborted();
-    for (const { token, sum } of await tokenSums(clickhouse, served, { slice, to, signal }))
+    for (const { token, sum } of await tokenSums(clickhouse, served, { slice, slices, to, signal }))
       sums.set(token, BigInt.asIntN(256, (sums.get(token) ?? 0n) + sum));
   }
   return sums;

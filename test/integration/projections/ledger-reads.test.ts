@@ -3,10 +3,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import {
+  accountSlices,
   movedByToken,
   movedInSteps,
   movedWithin,
   movements,
+  tokenSums,
 } from '../../../projections/account-ledger/queries.ts';
 import {
   blocksAt,
@@ -80,12 +82,13 @@ interface Leg {
   readonly account: Felt;
   readonly token: Felt;
   readonly delta: bigint;
+  readonly kind: string;
 }
 const legs = (): Leg[] =>
   [...chain.values()].flatMap(({ height, transfers }) =>
     transfers.flatMap(({ kind, from, to, token, amount, position, item }) => {
       if (kind === 'unknown') return [];
-      const leg = { height, position, item, token };
+      const leg = { height, position, item, token, kind };
       return [
         { ...leg, account: from, delta: -amount },
         { ...leg, account: to, delta: amount },
@@ -165,6 +168,26 @@ test('sums an account’s legs of each token up to a height and in steps', async
   }
   const account = random.pick(randomWorld.accounts);
   expect(await movedInSteps(clickhouse, worldTables, { account, heights: [] })).toEqual(new Map());
+});
+
+test('sums the legs of each ERC-20 token of a slice of accounts', async () => {
+  const { signal } = new AbortController();
+  expect(await accountSlices(clickhouse, worldTables)).toBe(1);
+  const upTo = 3500;
+  const fungible = legs().filter(({ kind, height }) => kind === 'erc20' && height <= upTo);
+  for (const slices of [1, 2, 64]) {
+    const width = 0x800 / slices;
+    for (let slice = 0; slice < slices; slice += 1) {
+      const within = fungible.filter(
+        ({ account }) => Math.min(slices - 1, Math.floor(Number(account.slice(0, 6)) / width)) === slice,
+      );
+      const expected = [...Map.groupBy(within, ({ token }) => token)];
+      const found = await tokenSums(clickhouse, worldTables, { slice, slices, to: upTo, signal });
+      expect(new Map(found.map(({ token, sum }) => [token, sum]))).toEqual(
+        new Map(expected.map(([token, of]) => [token, total(of).delta])),
+      );
+    }
+  }
 });
 
 test('lists the transfers of a pair once, newest first', async () => {

@@ -19,7 +19,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const queueOf = (): RequestQueue =>
+const queueOf = (isConnected = (): boolean => true): RequestQueue =>
   new RequestQueue({
     maxInFlightRequests: null,
     requestTimeout: 30_000,
@@ -27,7 +27,7 @@ const queueOf = (): RequestQueue =>
     clientId: 'test',
     broker: 'b:1',
     logger: silent,
-    isConnected: () => true,
+    isConnected,
   });
 
 /** Sends a request, and returns how it ends. */
@@ -71,4 +71,20 @@ test('fails a request that is not answered within its timeout', async () => {
   vi.advanceTimersByTime(3000);
   await expect(answer).rejects.toThrow('timed out');
   queue.destroy();
+});
+
+test('looks for timed out requests of all connections with one timer, until they are closed', async () => {
+  let isConnected = true;
+  const [first, second] = [queueOf(), queueOf(() => isConnected)];
+  for (const queue of [first, second]) queue.scheduleRequestTimeoutCheck();
+  expect(vi.getTimerCount()).toBe(1);
+  const answers = [first, second].map((queue) => send(queue, 1).answer);
+  vi.advanceTimersByTime(32_000);
+  for (const answer of answers) await expect(answer).rejects.toThrow('timed out');
+
+  first.destroy();
+  expect(vi.getTimerCount()).toBe(1);
+  isConnected = false;
+  vi.advanceTimersByTime(1000);
+  expect(vi.getTimerCount()).toBe(0);
 });
