@@ -172,7 +172,8 @@ export const randomWorld: World = (() => {
   const tokens = Array.from({ length: 12 }, (_, i) => toFelt(0x70_0000n + BigInt(i)));
   const accounts = [
     toFelt(0n),
-    ...Array.from({ length: 24 }, (_, i) => toFelt(0xacc_0000_0000n + BigInt(i))),
+    // Spread over all felts.
+    ...Array.from({ length: 24 }, (_, i) => toFelt((BigInt(i) << 246n) + 0xacc_0000_0000n)),
   ];
   const both = toFelt(0xb07_0001n);
   const accountAndHash = toFelt(0xb07_0002n);
