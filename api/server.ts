@@ -19,7 +19,7 @@ import { openObjectStore } from '../infra/object-store/store.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
-import { usableKeys, usableSessions } from '../projections/accounts/queries.ts';
+import { keyByHash, usableKeys, usableSessions } from '../projections/accounts/queries.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
 import { findOutcomes } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
@@ -36,6 +36,7 @@ import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
 import { ROWS_PER_CORE } from './http/pacing.ts';
+import { shareWithinTurn } from './http/share-within-turn.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
@@ -85,7 +86,8 @@ const CONSOLE_FOLDER = fileURLToPath(new URL('../console/dist', import.meta.url)
 const REDIS_WAIT_MS = 1000;
 
 /** Serves the API; resolves when it listens. The caller closes the stores, after this. */
-export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
+export async function startApi(given: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
+  const options = { ...given, servedBuilds: shareWithinTurn(given.servedBuilds) };
   const { config, log } = options;
   const releasers = new Releasers((name, error) => log.error({ err: error, name }, 'release failed'));
   try {
@@ -158,6 +160,7 @@ async function composeApp(
     defaultCeiling: config.rateLimitPerHour,
     trustedProxies: config.trustedProxies,
     pool,
+    findKey: shareWithinTurn((schema, keyHash) => keyByHash(pool, schema, keyHash)),
     servedBuilds,
     log,
     metrics,

@@ -1,3 +1,4 @@
+import type { Sql } from '../../infra/postgres/client.ts';
 import { sessionByTokenHash } from '../../projections/accounts/queries.ts';
 import { hashSecret } from './api-key.ts';
 import { addressBlock } from '../http/client-address.ts';
@@ -14,6 +15,8 @@ import type { CallerKey, CallerUser, Identify, RequestInfo, Route } from '../htt
 import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface IdentifyDeps extends KeyCheckDeps {
+  /** Read-only, for sessions. */
+  readonly pool: Sql;
   readonly now: () => number;
   readonly limits: Limits;
 }

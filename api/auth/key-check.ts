@@ -1,5 +1,5 @@
-import type { Sql } from '../../infra/postgres/client.ts';
-import { keyByHash, restrictionsOf } from '../../projections/accounts/queries.ts';
+import { restrictionsOf } from '../../projections/accounts/queries.ts';
+import type { KeyByHash } from '../../projections/accounts/queries.ts';
 import { hashSecret, isWellFormedApiKey } from './api-key.ts';
 import { HttpError, permissionDenied, unauthenticated } from '../http/errors.ts';
 import { rateLimitHeaders, wholeSeconds } from '../limits/allowance.ts';
@@ -12,8 +12,8 @@ import type { CallerKey, RequestInfo } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface KeyCheckDeps {
-  /** Read-only. Keys are looked up on every call, because a cached key would work after its deletion. */
-  readonly pool: Sql;
+  /** `keyByHash` of the projections. Keys are read after each call arrives, because a cached one would work after its deletion. */
+  readonly findKey: (schema: string, keyHash: string) => Promise<KeyByHash | null>;
   readonly limits: Pick<Limits, 'ceilings' | 'addressFailures'>;
   /** Calls per hour of a key created without a ceiling; null: unlimited. */
   readonly defaultCeiling: number | null;
@@ -36,7 +36,7 @@ type Refusal = 'missing' | 'unknown' | 'origin' | 'ip' | 'ceiling';
  * Every rejection except `ip_blocked` counts as a failure of the address.
  */
 export async function checkKey(
-  { pool, limits, defaultCeiling, now }: KeyCheckDeps,
+  { findKey, limits, defaultCeiling, now }: KeyCheckDeps,
   request: RequestInfo,
   served: () => Promise<ServedBuilds>,
   note: CallerNote,
@@ -53,7 +53,7 @@ export async function checkKey(
   const text = request.header('api-key').trim();
   if (text === '') return await fail('missing', unauthenticated('key'));
   const found = isWellFormedApiKey(text)
-    ? await keyByHash(pool, (await served()).schema('accounts'), hashSecret(text))
+    ? await findKey((await served()).schema('accounts'), hashSecret(text))
     : null;
   if (found === null || (found.expires_at !== null && found.expires_at <= now()))
     return await fail('unknown', unauthenticated('key', 'Invalid API key.'));

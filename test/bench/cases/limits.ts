@@ -18,6 +18,7 @@ import { createLogger } from '../../../infra/log.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import { openCounters } from '../../../infra/redis/client.ts';
+import { keyByHash } from '../../../projections/accounts/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { wanted } from '../case.ts';
 import type { BenchCase, Figure } from '../case.ts';
@@ -172,6 +173,7 @@ async function startStand(dataDir: string): Promise<{ url: string; close(): Prom
   const app = createApp({
     routes: [route(OPEN, 'none'), route(KEYED, 'key')],
     pool,
+    findKey: async (schema, keyHash) => await keyByHash(pool, schema, keyHash),
     limits: createLimits({ counters, ipBlockWindowMs: 300_000, metrics, now: Date.now }),
     defaultCeiling: null,
     usage: { count: () => {} },

@@ -191,6 +191,7 @@ beforeAll(async () => {
     log,
     metrics,
     pool: noStore as never,
+    findKey: noStore as never,
     limits: noStore as never,
     defaultCeiling: null,
     usage: { count: () => {} },

@@ -76,6 +76,7 @@ async function serve(stallMs: number): Promise<number> {
     log: createLogger('test', 'silent'),
     metrics: createMetrics('api'),
     pool: { query: never } as never,
+    findKey: never,
     limits: { query: never } as never,
     defaultCeiling: null,
     usage: { count: () => {} },

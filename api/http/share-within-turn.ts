@@ -1,0 +1,22 @@
+import { setImmediate as endOfTurn } from 'node:timers/promises';
+
+/**
+ * Shares a call between all who make it with the same arguments within one turn of the event loop. It begins at the end of the
+ * turn, so nobody is given what was read before they asked.
+ */
+export function shareWithinTurn<A extends readonly string[], T>(
+  work: (...args: A) => Promise<T>,
+): (...args: A) => Promise<T> {
+  const upcoming = new Map<string, Promise<T>>();
+  return async (...args) => {
+    const key = args.join('\0');
+    const shared =
+      upcoming.get(key) ??
+      endOfTurn().then(async () => {
+        upcoming.delete(key);
+        return await work(...args);
+      });
+    upcoming.set(key, shared);
+    return await shared;
+  };
+}
