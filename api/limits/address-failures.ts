@@ -31,6 +31,8 @@ end
 if ARGV[4] == '1' then redis.call('HINCRBY', KEYS[1], 'failures', 1) end
 return 0`);
 
+const milliseconds = z.int();
+
 /** Shared by all processes through Redis. */
 export function sharedAddressFailures(
   counters: Counters,
@@ -39,7 +41,7 @@ export function sharedAddressFailures(
 ): AddressFailures {
   const run = async (address: string, isFailure: 0 | 1): Promise<number> => {
     const args = [now(), windowMs, MAX_FAILURES, isFailure];
-    return z.int().parse(await counters.run(failuresScript, [`failures:${address}`], args));
+    return milliseconds.parse(await counters.run(failuresScript, [`failures:${address}`], args));
   };
   return {
     blockedFor: async (address) => await run(address, 0),

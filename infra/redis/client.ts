@@ -63,6 +63,7 @@ export function openCounters(
       const rest = [keys.length, ...keys, ...args] as const;
       try {
         availability.assertNoFault();
+        writeTogether(redis);
         const answer = redis.evalsha(sha, ...rest).catch(async (error: unknown) => {
           if (!isErrorReply(error) || !error.message.startsWith('NOSCRIPT ')) throw error;
           return await redis.eval(lua, ...rest);
@@ -88,6 +89,12 @@ export function openCounters(
       redis.disconnect();
     },
   };
+}
+
+/** Writes the commands of one turn of the event loop at its end, in one call of the system. */
+function writeTogether({ stream }: Redis): void {
+  stream.cork();
+  setImmediate(() => stream.uncork());
 }
 
 /**
