@@ -92,7 +92,8 @@ export function openCounters(
 }
 
 /** Writes the commands of one turn of the event loop at its end, in one call of the system. */
-function writeTogether({ stream }: Redis): void {
+function writeTogether({ status, stream }: Redis): void {
+  if (status !== 'ready') return;
   stream.cork();
   setImmediate(() => stream.uncork());
 }

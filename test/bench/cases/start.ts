@@ -82,7 +82,7 @@ export async function totals(service: RunningService): Promise<number> {
 }
 
 /** Resolves when the API shows a transfer of the last seconds. */
-export async function freshAnswer(service: RunningService): Promise<void> {
+async function freshAnswer(service: RunningService): Promise<void> {
   const began = performance.now();
   for (;;) {
     const { status, json } = await service.get(`/api/transfers/?token=${STRK_TOKEN}&limit=1`);
