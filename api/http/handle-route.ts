@@ -6,6 +6,7 @@ import type { Context } from 'koa';
 import { createIdentify } from '../auth/identify.ts';
 import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
+import { createAnswersUnderWay } from './answers-under-way.ts';
 import { csvHeaders, csvParts } from './answer-csv.ts';
 import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
@@ -51,6 +52,7 @@ export function handleRoute(
   deps: RouteHandlerDeps & SharedByRoutes,
 ): RouterMiddleware<RequestState> {
   const cache = createAnswerCache(deps.now);
+  const underWay = createAnswersUnderWay();
   const readBody = bodyReader(deps.bodies, route.bodyBytes);
   return async (context) => {
     const { state } = context;
@@ -85,16 +87,26 @@ export function handleRoute(
       route.isCacheable && served.state !== null
         ? `${served.state} ${height} ${asOf?.hash} ${context.url}`
         : null;
-    const cached = key === null ? undefined : cache.get(key);
-    if (cached !== undefined) {
-      context.type = 'json';
-      context.body = cached;
+    const make = async (): Promise<Buffer | null> => {
+      const result = await answer();
+      const json = await send(context, route, result, { ...request, stallMs: deps.stallMs ?? STALL_MS });
+      const isReusable = result.status === 200 && result.noStore !== true;
+      if (json === null || key === null || !isReusable) return null;
+      cache.set(key, json);
+      return json;
+    };
+    if (key === null) {
+      await make();
       return;
     }
-    const result = await answer();
-    const json = await send(context, route, result, { ...request, stallMs: deps.stallMs ?? STALL_MS });
-    if (json !== null && key !== null && result.status === 200 && result.noStore !== true)
-      cache.set(key, json);
+    const ofUser = `${request.caller().user} ${key}`;
+    const known = cache.get(key) ?? (await underWay.wait(ofUser));
+    if (known === null) {
+      await underWay.make(ofUser, request.signal, make);
+      return;
+    }
+    context.type = 'json';
+    context.body = known;
   };
 }
 

@@ -4,9 +4,10 @@ import type { Server } from 'node:http';
 import { connect } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { Writable } from 'node:stream';
+import { setImmediate as turn } from 'node:timers/promises';
 
 import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 
 import { createApp } from '../../../../api/http/app.ts';
@@ -63,8 +64,9 @@ const routes = [
     params: z.object({ name: z.string() }),
     query: z.object({ status: integer().optional() }),
     response: { 200: z.object({ times: z.int(), name: z.string() }), 202: z.object({ times: z.int() }) },
-    handler: async ({ input: { params, query } }) => {
+    handler: async ({ input: { params, query }, request: { signal } }) => {
       asked += 1;
+      await gate?.(signal);
       if (query.status === 202) return { status: 202, body: { times: asked } };
       return { status: 200, body: { times: asked, name: params.name }, noStore: params.name === 'nobody' };
     },
@@ -163,6 +165,10 @@ function* numbers(count: number): Generator<{ n: number; undeclared: string }> {
 }
 
 let asked = 0;
+/** How often a request has read what is served. */
+let begun = 0;
+/** What the handler of cached answers waits for. */
+let gate: ((signal: AbortSignal) => Promise<unknown>) | null = null;
 let server: Server;
 let base: string;
 let port: number;
@@ -197,7 +203,10 @@ beforeAll(async () => {
     usage: { count: () => {} },
     now: Date.now,
     trustedProxies: [parseNetwork('127.0.0.0/8')!],
-    servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state, chainState: null }),
+    servedBuilds: async () => {
+      begun += 1;
+      return { table: (name) => name, schema: (name) => name, state, chainState: null };
+    },
     indexedHeight: () => height,
     clickhouseFor: noStore as never,
     reachesHeight: async (wanted) => height !== null && height >= wanted,
@@ -381,6 +390,91 @@ describe('a cached answer', () => {
       expect(await times(path)).toBe(first + 1);
     }
     state = null;
+  });
+});
+
+describe('equal requests of one user at a time', () => {
+  const path = '/api/cached/ann/';
+  let open = (): void => {};
+  let fail = (_error: Error): void => {};
+  let before = 0;
+  /** Resolves when so many requests have begun since the last test, and are answered or wait. */
+  const arrived = async (count: number): Promise<void> => {
+    await vi.waitFor(() => expect(begun).toBe(count), { interval: 1 });
+    await turn();
+  };
+
+  beforeEach(() => {
+    state = `under way ${asked}`;
+    before = asked;
+    begun = 0;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    promise.catch(() => {});
+    open = resolve;
+    fail = reject;
+    gate = async (signal) =>
+      await Promise.race([promise, once(signal, 'abort').then(() => signal.throwIfAborted())]);
+  });
+  afterEach(() => {
+    gate = null;
+    state = null;
+  });
+
+  it('wait for the answer of the first', async () => {
+    const all = [1, 2, 3].map(async () => await call('GET', path));
+    await arrived(3);
+    open();
+    const [first, ...others] = await Promise.all(all);
+    expect(asked).toBe(before + 1);
+    expect(first?.json).toEqual({ times: before + 1, name: 'ann' });
+    for (const other of others) {
+      expect([other.status, other.text]).toEqual([200, first?.text]);
+      expect(other.headers.get('content-type')).toBe(first?.headers.get('content-type'));
+    }
+  });
+
+  it('are answered each by itself where the user or the query differ', async () => {
+    const all = [
+      call('GET', path),
+      call('GET', path, { headers: { 'x-forwarded-for': '198.51.100.7' } }),
+      call('GET', `${path}?page=2`),
+    ];
+    await arrived(3);
+    expect(asked).toBe(before + 3);
+    open();
+    expect((await Promise.all(all)).map(({ status }) => status)).toEqual([200, 200, 200]);
+  });
+
+  it('fail as the first fails', async () => {
+    const all = [1, 2].map(async () => await call('GET', path));
+    await arrived(2);
+    fail(new HttpError(503, 'overloaded', 'Too many.', { headers: { 'Retry-After': '7' } }));
+    for (const { status, headers } of await Promise.all(all))
+      expect([status, headers.get('retry-after')]).toEqual([503, '7']);
+    expect(asked).toBe(before + 1);
+    gate = null;
+    expect((await call('GET', path)).status).toBe(200);
+  });
+
+  it('are answered after the client of the first has left', async () => {
+    const leaving = new AbortController();
+    const left = call('GET', path, { signal: leaving.signal }).catch(() => {});
+    await arrived(1);
+    const other = call('GET', path);
+    await arrived(2);
+    leaving.abort();
+    await left;
+    await vi.waitFor(() => expect(asked).toBe(before + 2), { interval: 1 });
+    open();
+    expect((await other).json.times).toBe(before + 2);
+  });
+
+  it('are answered each by itself if the first answer is not to be stored', async () => {
+    const all = [1, 2].map(async () => await call('GET', '/api/cached/nobody/'));
+    await arrived(2);
+    open();
+    const times = (await Promise.all(all)).map(({ json }) => json.times);
+    expect(times.toSorted()).toEqual([before + 1, before + 2]);
   });
 });
 
