@@ -474,7 +474,7 @@ describe('equal requests of one user at a time', () => {
     await arrived(2);
     open();
     const times = (await Promise.all(all)).map(({ json }) => json.times);
-    expect(times.toSorted()).toEqual([before + 1, before + 2]);
+    expect(new Set(times)).toEqual(new Set([before + 1, before + 2]));
   });
 });
 
