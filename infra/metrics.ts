@@ -8,8 +8,8 @@ export { Counter, Gauge, Histogram } from 'prom-client';
 export type { Registry } from 'prom-client';
 
 /**
- * Between two looks at the delay of the event loop: a process wakes for each, also while it has nothing to do. The delays
- * that are shown include it.
+ * Between two looks at the delay of the event loop: a process wakes for each, also while it has nothing to do. The times
+ * that are shown include it, and a shorter delay may not show.
  */
 const EVENT_LOOP_LOOK_MS = 100;
 

@@ -1,17 +1,34 @@
+/** What becomes of an answer: its text, null if it may not be reused, or its client has left before it was made. */
+type Outcome = Buffer | null | 'left';
+
 /**
- * Answers that are being made, so that equal requests of one user wait for the first of them instead of all reading the same.
- * Keys must tell users apart: a request would wait for the place of another user in the queue of reads.
+ * Answers that are being made, so that equal requests of a caller wait for the first of them instead of all reading the same.
+ * Keys must tell callers apart: a request would wait for the place of another caller in the queue of reads.
  */
 export function createAnswersUnderWay() {
-  const byKey = new Map<string, Promise<Buffer | null>>();
+  const byKey = new Map<string, Promise<Outcome>>();
   return {
-    /** The answer under way; null: there is none, it is not to be reused, or its client has left. Fails as its request fails. */
-    wait: async (key: string): Promise<Buffer | null> => (await byKey.get(key)) ?? null,
-    /** Makes an answer: null if it is not to be reused. */
-    async make(key: string, signal: AbortSignal, work: () => Promise<Buffer | null>): Promise<void> {
-      const made = work();
-      const shared = made.catch((error: unknown) => {
-        if (signal.aborted) return null;
+    /**
+     * Waits for the answer under way and returns it, or fails as that fails. null: there was none to reuse, and `make` has
+     * run, which returns null for an answer that may not be reused.
+     */
+    async share(
+      key: string,
+      signal: AbortSignal,
+      make: () => Promise<Buffer | null>,
+    ): Promise<Buffer | null> {
+      // Nothing may be awaited between finding none and adding one: many requests go on in one turn.
+      for (let other = byKey.get(key); other !== undefined; other = byKey.get(key)) {
+        const outcome = await other;
+        if (outcome === null) {
+          await make();
+          return null;
+        }
+        if (outcome !== 'left') return outcome;
+      }
+      const made = make();
+      const shared = made.catch((error: unknown): Outcome => {
+        if (signal.aborted) return 'left';
         throw error;
       });
       // Nobody may wait for it.
@@ -20,8 +37,9 @@ export function createAnswersUnderWay() {
       try {
         await made;
       } finally {
-        if (byKey.get(key) === shared) byKey.delete(key);
+        byKey.delete(key);
       }
+      return null;
     },
   };
 }

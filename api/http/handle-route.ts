@@ -90,21 +90,17 @@ export function handleRoute(
     const make = async (): Promise<Buffer | null> => {
       const result = await answer();
       const json = await send(context, route, result, { ...request, stallMs: deps.stallMs ?? STALL_MS });
-      const isReusable = result.status === 200 && result.noStore !== true;
-      if (json === null || key === null || !isReusable) return null;
-      cache.set(key, json);
+      if (json === null || key === null || result.status !== 200) return null;
+      if (result.noStore !== true) cache.set(key, json);
       return json;
     };
     if (key === null) {
       await make();
       return;
     }
-    const ofUser = `${request.caller().user} ${key}`;
-    const known = cache.get(key) ?? (await underWay.wait(ofUser));
-    if (known === null) {
-      await underWay.make(ofUser, request.signal, make);
-      return;
-    }
+    const ofCaller = `${request.caller().name} ${key}`;
+    const known = cache.get(key) ?? (await underWay.share(ofCaller, request.signal, make));
+    if (known === null) return;
     context.type = 'json';
     context.body = known;
   };

@@ -58,12 +58,13 @@ export function openCounters(
   const sentinel = parseSentinelUrl(url);
   const redis = sentinel === null ? new Redis(url, common) : new Redis({ ...common, ...sentinel });
   const availability = watchAvailability(redis, timeoutMs, log);
+  const writeTogether = gatherWrites(redis);
   return {
     async run({ lua, sha }, keys, args) {
       const rest = [keys.length, ...keys, ...args] as const;
       try {
         availability.assertNoFault();
-        writeTogether(redis);
+        writeTogether();
         const answer = redis.evalsha(sha, ...rest).catch(async (error: unknown) => {
           if (!isErrorReply(error) || !error.message.startsWith('NOSCRIPT ')) throw error;
           return await redis.eval(lua, ...rest);
@@ -91,11 +92,19 @@ export function openCounters(
   };
 }
 
-/** Writes the commands of one turn of the event loop at its end, in one call of the system. */
-function writeTogether({ status, stream }: Redis): void {
-  if (status !== 'ready') return;
-  stream.cork();
-  setImmediate(() => stream.uncork());
+/** Returns a function after which the commands of this turn of the event loop are written at its end, in one call of the system. */
+function gatherWrites(redis: Redis): () => void {
+  let corked: Redis['stream'] | null = null;
+  return () => {
+    const { status, stream } = redis;
+    if (status !== 'ready' || stream === corked) return;
+    corked = stream;
+    stream.cork();
+    setImmediate(() => {
+      if (corked === stream) corked = null;
+      stream.uncork();
+    });
+  };
 }
 
 /**
@@ -103,14 +112,19 @@ function writeTogether({ status, stream }: Redis): void {
  * later ones fail at once. This bounds how long a hung Redis can delay a request.
  */
 async function answerOf<T>(redis: Redis, command: Promise<T>, timeoutMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
   let dropping: NodeJS.Immediate | undefined;
-  const timer = setTimeout(() => {
-    // While this process was busy, the answer may have arrived: Node.js runs timers, then reads sockets, then this.
-    dropping = setImmediate(() => redis.stream.destroy(new Error(`No answer within ${timeoutMs} ms`)));
-  }, timeoutMs);
+  // When the command is written, at the end of this turn.
+  const written = setImmediate(() => {
+    timer = setTimeout(() => {
+      // While this process was busy, the answer may have arrived: Node.js runs timers, then reads sockets, then this.
+      dropping = setImmediate(() => redis.stream.destroy(new Error(`No answer within ${timeoutMs} ms`)));
+    }, timeoutMs);
+  });
   try {
     return await command;
   } finally {
+    clearImmediate(written);
     clearTimeout(timer);
     clearImmediate(dropping);
   }

@@ -71,16 +71,19 @@ const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const ACCOUNT_PREFIXES = 0x800;
 const MAX_SLICES = 64;
 const LEGS_PER_SLICE = 1_000_000;
-const slicesRow = z.object({ slices: z.int() });
+const sizeRow = z.object({ legs: count });
 const tokenSumRow = z.object({ of_token: felt, moved: signed });
 
 /** Into how many slices of accounts the ledger is cut, so that one holds about a million legs; at most 64. */
 export async function accountSlices(clickhouse: Pick<ClickHouse, 'rows'>, tables: Tables): Promise<number> {
-  const sql = `SELECT toInt32(least(${MAX_SLICES}, exp2(ceil(log2(greatest(1, total_rows / ${LEGS_PER_SLICE})))))) AS slices
-    FROM system.tables WHERE database = currentDatabase() AND name = {ledger:String} AND total_rows IS NOT NULL`;
-  const query = { name: 'account-ledger.slices', sql, row: slicesRow };
-  const [found] = await clickhouse.rows(query, { ledger: tables.table('account_ledger') });
-  return found?.slices ?? MAX_SLICES;
+  const sql = `SELECT toString(total_rows) AS legs FROM system.tables
+    WHERE database = currentDatabase() AND name = {ledger:String} AND total_rows IS NOT NULL`;
+  const query = { name: 'account-ledger.size', sql, row: sizeRow };
+  const [{ legs } = { legs: Infinity }] = await clickhouse.rows(query, {
+    ledger: tables.table('account_ledger'),
+  });
+  // A power of two, which divides the number of prefixes.
+  return Math.min(MAX_SLICES, 2 ** Math.ceil(Math.log2(Math.max(1, legs / LEGS_PER_SLICE))));
 }
 
 /** Sums of the legs of each ERC-20 token up to a height, modulo 2^256, of the accounts of one of `slices` slices. */

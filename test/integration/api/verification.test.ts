@@ -295,7 +295,7 @@ test('changes that arrive between two slices of both looks are no wrong sum', as
   const growing = {
     rows: async (...args: Parameters<typeof world.owner.rows>) => {
       // The ledger is small: it would be read in one statement.
-      if (args[0].name === 'account-ledger.slices') return [{ slices: 64 }];
+      if (args[0].name === 'account-ledger.size') return [{ legs: 64_000_000 }];
       const found = await world.owner.rows(...args);
       const { from } = (args[1] ?? {}) as { from?: string };
       // After the first accounts are read, a transfer from one of them to one of the last.

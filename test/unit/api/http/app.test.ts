@@ -167,6 +167,8 @@ function* numbers(count: number): Generator<{ n: number; undeclared: string }> {
 let asked = 0;
 /** How often a request has read what is served. */
 let begun = 0;
+/** What reading it waits for. */
+let held: Promise<void> | null = null;
 /** What the handler of cached answers waits for. */
 let gate: ((signal: AbortSignal) => Promise<unknown>) | null = null;
 let server: Server;
@@ -205,6 +207,7 @@ beforeAll(async () => {
     trustedProxies: [parseNetwork('127.0.0.0/8')!],
     servedBuilds: async () => {
       begun += 1;
+      await held;
       return { table: (name) => name, schema: (name) => name, state, chainState: null };
     },
     indexedHeight: () => height,
@@ -469,12 +472,32 @@ describe('equal requests of one user at a time', () => {
     expect((await other).json.times).toBe(before + 2);
   });
 
-  it('are answered each by itself if the first answer is not to be stored', async () => {
-    const all = [1, 2].map(async () => await call('GET', '/api/cached/nobody/'));
+  it('wait for the answer of the first when they go on together', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    held = promise;
+    const all = [1, 2, 3].map(async () => await call('GET', path));
+    await arrived(3);
+    expect(asked).toBe(before);
+    resolve();
+    held = null;
+    open();
+    expect((await Promise.all(all)).map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(asked).toBe(before + 1);
+  });
+
+  it.each([
+    ['nobody/', 1],
+    ['ann/?status=202', 2],
+  ])('%s: %i are made where the first is not to be stored', async (of, made) => {
+    const all = [1, 2].map(async () => await call('GET', `/api/cached/${of}`));
     await arrived(2);
     open();
     const times = (await Promise.all(all)).map(({ json }) => json.times);
-    expect(new Set(times)).toEqual(new Set([before + 1, before + 2]));
+    expect(new Set(times).size).toBe(made);
+    expect(asked).toBe(before + made);
+    // Another request later makes its own.
+    gate = null;
+    expect((await call('GET', `/api/cached/${of}`)).json.times).toBe(before + made + 1);
   });
 });
 
