@@ -79,11 +79,10 @@ export async function accountSlices(clickhouse: Pick<ClickHouse, 'rows'>, tables
   const sql = `SELECT toString(total_rows) AS legs FROM system.tables
     WHERE database = currentDatabase() AND name = {ledger:String} AND total_rows IS NOT NULL`;
   const query = { name: 'account-ledger.size', sql, row: sizeRow };
-  const [{ legs } = { legs: Infinity }] = await clickhouse.rows(query, {
-    ledger: tables.table('account_ledger'),
-  });
+  const [size] = await clickhouse.rows(query, { ledger: tables.table('account_ledger') });
+  if (size === undefined) return MAX_SLICES;
   // A power of two, which divides the number of prefixes.
-  return Math.min(MAX_SLICES, 2 ** Math.ceil(Math.log2(Math.max(1, legs / LEGS_PER_SLICE))));
+  return Math.min(MAX_SLICES, 2 ** Math.ceil(Math.log2(Math.max(1, size.legs / LEGS_PER_SLICE))));
 }
 
 /** Sums of the legs of each ERC-20 token up to a height, modulo 2^256, of the accounts of one of `slices` slices. */

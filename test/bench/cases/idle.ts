@@ -1,4 +1,5 @@
 import { sleep } from '../../../infra/lifecycle.ts';
+import { pollUntil } from '../../../infra/retry.ts';
 import type { RunningService } from '../../support/service.ts';
 import { wanted } from '../case.ts';
 import type { BenchCase } from '../case.ts';
@@ -21,18 +22,17 @@ export const idle: BenchCase = {
   async run(world) {
     const chain = await world.chain({ head: HEAD, perBlock: PER_BLOCK });
     const { service } = await world.service('idle', { STARKNET_RPC_URL: chain.url, INDEX_FROM: '0' });
-    const isIndexed = async (): Promise<boolean> =>
-      (await totals(service)) === (await chain.truth()).transfers;
-    const soon = performance.now() + INDEXED_WITHIN_MS;
-    while (!(await isIndexed())) {
-      if (performance.now() > soon) throw new Error('the chain was not indexed in time');
-      await sleep(500);
-    }
-    world.say(`measuring for ${MEASURED_MS / 1000} s`);
+    const indexed = async (): Promise<{ expected: number; found: number }> => {
+      const { transfers: expected } = await chain.truth();
+      const isDone = (found: number): boolean => found === expected;
+      const waiting = { everyMs: 500, withinMs: INDEXED_WITHIN_MS };
+      return { expected, found: await pollUntil(async () => await totals(service), isDone, waiting) };
+    };
+    await indexed();
     await sleep(SETTLE_MS);
+    world.say('measuring at rest');
     const atRest = await useWithin(service, sleep(MEASURED_MS));
 
-    world.say('measuring with blocks');
     const grow = async (ms: number): Promise<void> => {
       for (let passed = 0; passed < ms; passed += BLOCK_MS) {
         await chain.advance(1);
@@ -40,17 +40,15 @@ export const idle: BenchCase = {
       }
     };
     await grow(SETTLE_MS);
+    world.say('measuring with blocks');
     const growing = await useWithin(service, grow(MEASURED_MS));
-    await sleep(BLOCK_MS);
-    const { transfers } = await chain.truth();
-    const found = await totals(service);
     const names = [...new Set([...atRest.byName.keys(), ...growing.byName.keys()])];
     return {
       figures: [
         { name: 'CPU, the chain at rest', value: atRest.whole, unit: '% of a core', want: wanted.idleCpu },
         { name: 'CPU, a block every 2 s', value: growing.whole, unit: '% of a core', want: wanted.idleCpu },
       ],
-      completeness: [{ what: 'transfers', expected: transfers, found }],
+      completeness: [{ what: 'transfers', ...(await indexed()) }],
       tables: [
         {
           title: `CPU over ${MEASURED_MS / 1000} s, % of a core`,
@@ -81,10 +79,8 @@ async function useWithin(
   const percent = 100_000 / (performance.now() - began);
   const whole = cpuOfTree(service.pid) - tree;
   const uses = watched.end();
-  const [simulated, own] = [
-    uses.filter(({ name }) => SIMULATED.includes(name)),
-    uses.filter(({ name }) => !SIMULATED.includes(name)),
-  ];
+  const simulated = uses.filter(({ name }) => SIMULATED.includes(name));
+  const own = uses.filter((use) => !simulated.includes(use));
   return {
     whole: percent * (whole - simulated.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0)),
     byName: new Map(own.map(({ name, cpuSeconds }) => [name, percent * cpuSeconds])),
