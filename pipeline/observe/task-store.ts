@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { storable } from '../../schemas/text.ts';
 
@@ -22,6 +22,8 @@ const claimRow = z.object({
   message: z.unknown(),
   /** When the claim expires; identifies the claim. */
   next_at: z.number(),
+  /** A client waits for it. */
+  is_requested: z.boolean(),
 });
 export type Claim = z.infer<typeof claimRow>;
 
@@ -66,17 +68,13 @@ export function createTaskStore(pool: Pool, observer: string) {
     /** Claims due tasks, the longest overdue first. Clients do not request them. */
     async claim(limit: number, now: number, which: 'all' | 'requested'): Promise<Claim[]> {
       if (which === 'requested') return [];
-      return await sqlRows(
-        pool,
-        claimRow,
-        `WITH due AS MATERIALIZED (
+      const sql = `WITH due AS MATERIALIZED (
            SELECT subject FROM tds.observer_attempts WHERE observer = $1 AND next_at <= $2
            ORDER BY next_at LIMIT $3 FOR UPDATE SKIP LOCKED)
          UPDATE tds.observer_attempts AS claimed SET next_at = $4 FROM due
          WHERE claimed.observer = $1 AND claimed.subject = due.subject
-         RETURNING claimed.subject, claimed.task, claimed.attempts, claimed.message, claimed.next_at`,
-        [observer, now, limit, now + CLAIM_MS],
-      );
+         RETURNING claimed.subject, claimed.task, claimed.attempts, claimed.message, claimed.next_at, false AS is_requested`;
+      return await sqlRows(pool, claimRow, prepared(sql, [observer, now, limit, now + CLAIM_MS]));
     },
 
     prepare: (claim: Claim, message: unknown): Promise<boolean> =>

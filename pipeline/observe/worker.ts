@@ -11,6 +11,8 @@ import type { BlockHandler, LoggedBlock } from './block-feed.ts';
 import { OBSERVER_BACKOFF } from './observer.ts';
 import type { Observer } from './observer.ts';
 import type { ObserverMetrics } from './metrics.ts';
+import { createPace } from './pace.ts';
+import type { Pace } from './pace.ts';
 import { CLAIM_MS } from './task-store.ts';
 import type { Claim } from './task-store.ts';
 
@@ -39,6 +41,7 @@ export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly metrics: ObserverMetrics;
   readonly isBackfilling: IsBackfilling;
   readonly random?: () => number;
+  readonly pace?: Pace;
 }
 
 /** Ends before the claim, with time to record the outcome. */
@@ -48,26 +51,42 @@ const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
 /** Bounds the pause after a slow task of a backfill, such as a download. */
 const MAX_PAUSE_MS = 5000;
+/** While more tasks begin that no client has requested, this process is busy for so much of the time: new blocks need the machine. */
+const PACE = { share: 0.4, mostMs: 1000 } as const;
+/** Such tasks claimed at a time, so that the process is not busy with many at once. */
+const CLAIMED = 8;
+/** How long the first of such messages waits for others, with which it is stored, published and projected. */
+const GATHER_MS = 250;
 
 /**
  * Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. Unfinished tasks
  * are released when the observer stops.
  *
- * During a backfill, tasks that no client has requested are processed one by one, each followed by a pause.
+ * During a backfill, tasks that no client has requested are processed one by one, each followed by a pause; at other times they
+ * begin at a pace that leaves this process free for most of the time.
  */
 export function startWorker<M, C extends Claim = Claim>(
   observer: Observer,
   options: WorkerOptions<M, C>,
 ): Loop {
-  const { store, concurrency, metrics, isBackfilling } = options;
+  const { store, concurrency, metrics, isBackfilling, pace = createPace(PACE) } = options;
   const { name, log, now, fail } = observer;
   const labels = { observer: name };
   const running = new Set<Promise<void>>();
   let nextCountAt = 0;
   let isPausing = false;
+  let isResting = false;
 
-  function start(claim: C): Promise<void> {
-    const run = attempt(observer, options, claim)
+  let gathering: Promise<void> | null = null;
+  const gather = (): Promise<void> => {
+    gathering ??= sleep(GATHER_MS, observer.signal).then(() => {
+      gathering = null;
+    });
+    return gathering;
+  };
+
+  function start(claim: C, isGathered: boolean): Promise<void> {
+    const run = attempt(observer, options, claim, isGathered ? gather : async () => {})
       .catch((error: unknown) => {
         if (!isPostgresUnavailable(error)) return fail(error);
         const fields = { err: error, observer: name, subject: claim.subject };
@@ -75,7 +94,7 @@ export function startWorker<M, C extends Claim = Claim>(
       })
       .finally(() => {
         running.delete(run);
-        if (!observer.signal.aborted) loop.wake();
+        if (!observer.signal.aborted && !isResting) loop.wake();
       });
     running.add(run);
     return run;
@@ -84,10 +103,32 @@ export function startWorker<M, C extends Claim = Claim>(
   async function startWithPause(claim: C): Promise<void> {
     isPausing = true;
     const began = performance.now();
-    await start(claim);
+    await start(claim, false);
     await sleep(pauseMs(performance.now() - began, { max: MAX_PAUSE_MS }), observer.signal);
     isPausing = false;
     if (!observer.signal.aborted) loop.wake();
+  }
+
+  async function rest(ms: number): Promise<void> {
+    isResting = true;
+    await sleep(ms, observer.signal);
+    isResting = false;
+    if (!observer.signal.aborted) loop.wake();
+  }
+
+  /** Claims tasks that may begin now; returns true where there may be more. */
+  async function startTasks(free: number, isSlow: boolean): Promise<boolean> {
+    const restMs = isSlow || isResting ? 0 : pace.restMs();
+    if (restMs > 0) {
+      void rest(restMs);
+      return false;
+    }
+    const isFree = !isSlow && !isResting;
+    const limit = isFree ? Math.min(free, CLAIMED) : free;
+    const claims = limit > 0 ? await store.claim(limit, now(), isFree ? 'all' : 'requested') : [];
+    if (isFree && claims.length > 0) pace.begin();
+    for (const claim of claims) void start(claim, isFree && !claim.is_requested);
+    return claims.length === limit;
   }
 
   async function countBacklog(): Promise<void> {
@@ -100,15 +141,13 @@ export function startWorker<M, C extends Claim = Claim>(
 
   observer.releasers.push('attempts', async () => void (await Promise.all(running)));
   const loop = observer.loop(async () => {
-    const free = concurrency - running.size;
     const isSlow = await isBackfilling();
-    const claims = free > 0 ? await store.claim(free, now(), isSlow ? 'requested' : 'all') : [];
-    for (const claim of claims) void start(claim);
+    const hasMore = await startTasks(concurrency - running.size, isSlow);
     if (isSlow && !isPausing && running.size < concurrency) {
       for (const claim of await store.claim(1, now(), 'all')) void startWithPause(claim);
     }
     await countBacklog();
-    return running.size < concurrency && claims.length === free;
+    return running.size < concurrency && hasMore;
   });
   return loop;
 }
@@ -117,6 +156,7 @@ async function attempt<M, C extends Claim>(
   observer: Observer,
   { store, topic, observe, onPublished, metrics, random = Math.random }: WorkerOptions<M, C>,
   claim: C,
+  gather: () => Promise<void>,
 ): Promise<void> {
   const { name, log, now, publisher } = observer;
   const { subject } = claim;
@@ -128,6 +168,7 @@ async function attempt<M, C extends Claim>(
       await store.release(claim, now() + NOT_NOW_MS);
       return;
     }
+    await gather();
     // False: requested again with other facts, or the claim has expired; the new claim observes again.
     if (claim.message === null && !(await store.prepare(claim, message))) return;
     await publisher.publish(topic, [{ key: subject, value: message }]);

@@ -32,8 +32,8 @@ export interface AttemptDeps {
   readonly retrySchedule: RetrySchedule;
   /** Unix milliseconds. */
   readonly now: () => number;
-  /** Called with the host of the document, null where no host is needed. */
-  readonly onLocated: (task: NftTask, host: string | null) => Promise<unknown>;
+  /** Called with the host of a document that was not fetched; null where no host is needed. */
+  readonly onNotFetched: (task: NftTask, host: string | null) => Promise<unknown>;
   /** Called after each call of the gateway. */
   readonly onGatewayResult: (failure: MetadataFailure | null) => void;
 }
@@ -52,16 +52,20 @@ export async function attemptNft(
   const { token, tokenId, standard } = task;
   const subject = { v: 1 as const, token, token_id: tokenId };
   let uri: string | null = null;
+  let source: Source | null = null;
   try {
     const id = BigInt(tokenId);
     uri = await readTokenUri(deps.node, { token, id, standard }, deps.callForms, { signal });
-    const source = fetcher.locate(uri, id);
-    await deps.onLocated(task, source.host);
+    source = fetcher.locate(uri, id);
     const metadata = await fetchMetadata(deps, source, signal);
-    if (metadata === null) return null;
+    if (metadata === null) {
+      await deps.onNotFetched(task, source.host);
+      return null;
+    }
     return { type: 'nft.metadata_fetched', ...subject, uri, ...metadata, observed_at: now() };
   } catch (error) {
     if (!(error instanceof MetadataFailure)) throw error;
+    if (source !== null) await deps.onNotFetched(task, source.host);
     const failures = task.failures + 1;
     const observedAt = now();
     const delayMs = retryDelayMs(failures, retrySchedule);

@@ -134,7 +134,7 @@ function startNftWorker(
       attempts: config.nftAttempts,
     },
     now,
-    onLocated: (task, host) => store.setHost(task, host),
+    onNotFetched: (task, host) => store.setHost(task, host),
     onGatewayResult: createGatewayAlarm(createAlarms(pool), log),
   };
   return startWorker(observer, {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
-import { inTransaction, sqlRows } from '../../../infra/postgres/client.ts';
+import { inBatches } from '../../../infra/batches.ts';
+import { inTransaction, isPostgresUnavailable, prepared, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import { metadataOf } from '../../../projections/nft-metadata/queries.ts';
 import type { Nft, NftMetadataRow } from '../../../projections/nft-metadata/queries.ts';
@@ -30,20 +31,26 @@ const claimRow = z
     message: z.unknown(),
     /** When the claim expires; identifies the claim. */
     next_at: z.number(),
+    is_requested: z.boolean(),
   })
-  .transform(({ token, token_id: tokenId, standard, failures, troubles, message, next_at }) => ({
-    subject: `${token}:${tokenId}`,
-    task: { token, tokenId, standard, failures },
-    attempts: troubles,
-    message,
-    next_at,
-  }));
+  .transform(
+    ({ token, token_id: tokenId, standard, failures, troubles, message, next_at, is_requested }) => ({
+      subject: `${token}:${tokenId}`,
+      task: { token, tokenId, standard, failures },
+      attempts: troubles,
+      message,
+      next_at,
+      is_requested,
+    }),
+  );
 export type NftClaim = z.infer<typeof claimRow>;
 
 const keyRow = z
   .object({ token: felt, token_id: uint })
   .transform(({ token, token_id: tokenId }) => ({ token, tokenId }));
 
+/** Claims whose attempts end within moments of each other are updated by one statement. */
+const CLAIM_BATCHES = { most: 50, isOfAll: isPostgresUnavailable } as const;
 /** Tolerated difference between the clocks of two observers. */
 const CLOCK_SKEW_MS = 5000;
 
@@ -52,7 +59,7 @@ export interface NftStore extends TaskStore<NftClaim, NftMessage> {
   add(tasks: readonly NftTask[], now: number): Promise<number>;
   /** Puts requested NFTs first, except those that are fetched or wait for their backoff. */
   request(nfts: readonly Nft[], now: number): Promise<void>;
-  /** Stores the host of a claimed task. */
+  /** Stores the host of a claimed task that is tried again. */
   setHost(task: NftTask, host: string | null): Promise<unknown>;
 }
 
@@ -69,6 +76,19 @@ export function createNftStore(
 ): NftStore {
   /** Alternates which group a single free slot goes to, so that requests cannot starve the rest. */
   let isOthersTurn = true;
+  const storeMessage = inBatches<Pick<Outcome, 'claim' | 'message'>, boolean>(
+    async (outcomes) =>
+      await updateClaims(
+        pool,
+        outcomes.map(({ claim, message }) => ({ claim, values: { message } })),
+        'message = new.message',
+      ),
+    CLAIM_BATCHES,
+  );
+  const recordOutcome = inBatches<Outcome, boolean>(
+    async (outcomes) => await recordOutcomes(pool, outcomes),
+    CLAIM_BATCHES,
+  );
   return {
     add: (tasks, now) => addTasks(pool, schema, tasks, now),
     async request(nfts, now) {
@@ -80,8 +100,8 @@ export function createNftStore(
       isOthersTurn = which === 'all' && !isOthersTurn;
       return await claimTasks(pool, { limit, now, which, fullHosts: fullHosts(), isOthersTurn });
     },
-    prepare: (claim, message) => endClaim(pool, claim, 'message = $4', [JSON.stringify(message)]),
-    done: (claim, now, message) => recordOutcome(pool, claim, now, message),
+    prepare: (claim, message) => storeMessage({ claim, message }),
+    done: (claim, now, message) => recordOutcome({ claim, now, message }),
     failed: (claim, nextAt, error) =>
       endClaim(pool, claim, 'troubles = troubles + 1, next_at = $4, last_error = $5', [
         nextAt,
@@ -90,8 +110,10 @@ export function createNftStore(
     release: (claim, at) => endClaim(pool, claim, 'next_at = $4', [at]),
     setHost: ({ token, tokenId }, host) =>
       pool.query(
-        'UPDATE tds.nft_fetches SET host = $3 WHERE token = $1 AND token_id = $2 AND host IS DISTINCT FROM $3',
-        [token, tokenId, host],
+        prepared(
+          'UPDATE tds.nft_fetches SET host = $3 WHERE token = $1 AND token_id = $2 AND host IS DISTINCT FROM $3',
+          [token, tokenId, host],
+        ),
       ),
     async backlog() {
       const [row] = await sqlRows(
@@ -175,9 +197,11 @@ async function resetFailures(tx: Sql, tasks: readonly NftTask[], now: number): P
   await tx.query(
     `UPDATE tds.nft_fetches AS stored SET standard = new.standard, troubles = 0, failures = 0,
        next_at = CASE WHEN failures > 0 THEN $4 ELSE next_at END
-     FROM unnest($1::text[], $2::numeric[], $3::text[], $5::boolean[]) AS new (token, token_id, standard, is_mint)
-     WHERE stored.token = new.token AND stored.token_id = new.token_id AND stored.message IS NULL
-       AND (stored.standard = 'unknown' OR (new.is_mint AND stored.failures > 0))`,
+     FROM (SELECT new.* FROM unnest($1::text[], $2::numeric[], $3::text[], $5::boolean[]) AS new (token, token_id, standard, is_mint)
+       JOIN tds.nft_fetches AS held USING (token, token_id)
+       WHERE held.message IS NULL AND (held.standard = 'unknown' OR (new.is_mint AND held.failures > 0))
+       ORDER BY new.token, new.token_id FOR UPDATE OF held) AS new
+     WHERE stored.token = new.token AND stored.token_id = new.token_id`,
     [
       transferred.map(({ token }) => token),
       transferred.map(({ tokenId }) => tokenId),
@@ -218,19 +242,17 @@ async function claimTasks(
 ): Promise<NftClaim[]> {
   const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
     WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
-  return await sqlRows(
-    pool,
-    claimRow,
-    `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due(which === 'all' ? '' : 'AND false')},
+  const sql = `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due(which === 'all' ? '' : 'AND false')},
      due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM requested UNION ALL SELECT * FROM others) AS both_groups),
      ranked AS (SELECT *, row_number() OVER (PARTITION BY asked_at IS NULL ORDER BY next_at) AS rank FROM due),
      chosen AS MATERIALIZED (
        SELECT token, token_id FROM ranked ORDER BY rank, (asked_at IS NULL) <> $5, next_at LIMIT $2)
      UPDATE tds.nft_fetches AS claimed SET next_at = $3 FROM chosen
      WHERE claimed.token = chosen.token AND claimed.token_id = chosen.token_id
-     RETURNING claimed.token, claimed.token_id::text AS token_id, standard, failures, troubles, message, next_at`,
-    [now, limit, now + CLAIM_MS, fullHosts, isOthersTurn],
-  );
+     RETURNING claimed.token, claimed.token_id::text AS token_id, standard, failures, troubles, message, next_at,
+       asked_at IS NOT NULL AS is_requested`;
+  const values = [now, limit, now + CLAIM_MS, fullHosts, isOthersTurn];
+  return await sqlRows(pool, claimRow, prepared(sql, values));
 }
 
 async function endClaim(
@@ -246,23 +268,51 @@ async function endClaim(
   return rowCount === 1;
 }
 
-/** Records a published message: fetched, or failed and due again at the message's `retry_at`. */
-async function recordOutcome(
+interface Outcome {
+  readonly claim: NftClaim;
+  readonly now: number;
+  readonly message: NftMessage;
+}
+
+/** Records published messages: fetched, or failed and due again at the message's `retry_at`. */
+async function recordOutcomes(pool: Pool, outcomes: readonly Outcome[]): Promise<boolean[]> {
+  const rows = outcomes.map(({ claim, now, message }) => {
+    const values =
+      message.type === 'nft.metadata_fetched'
+        ? { failures: 0, due_at: null, last_error: null }
+        : { failures: message.attempt, due_at: message.retry_at, last_error: message.reason };
+    return { claim, values: { ...values, done_at: now } };
+  });
+  const set = `message = NULL, troubles = 0, asked_at = NULL, failures = new.failures, next_at = new.due_at,
+    last_error = new.last_error, done_at = new.done_at`;
+  return await updateClaims(pool, rows, set);
+}
+
+/**
+ * Updates the tasks of claims, each with its own values; returns for each whether the claim still held. Their rows are locked in
+ * order, as every statement on several tasks does: statements that meet wait instead of deadlocking.
+ */
+async function updateClaims(
   pool: Pool,
-  claim: NftClaim,
-  now: number,
-  message: NftMessage,
-): Promise<boolean> {
-  const [failures, nextAt, error] =
-    message.type === 'nft.metadata_fetched'
-      ? [0, null, null]
-      : [message.attempt, message.retry_at, message.reason];
-  return await endClaim(
-    pool,
-    claim,
-    'message = NULL, troubles = 0, asked_at = NULL, failures = $4, next_at = $5, last_error = $6, done_at = $7',
-    [failures, nextAt, error, now],
-  );
+  claims: readonly { readonly claim: NftClaim; readonly values: Readonly<Record<string, unknown>> }[],
+  set: string,
+): Promise<boolean[]> {
+  const rows = claims.map(({ claim: { task, next_at }, values }) => ({
+    ...values,
+    token: task.token,
+    token_id: task.tokenId,
+    next_at,
+  }));
+  const sql = `UPDATE tds.nft_fetches AS stored SET ${set}
+     FROM (SELECT new.* FROM jsonb_to_recordset($1) AS new (token text, token_id numeric, next_at bigint, message jsonb,
+         failures integer, due_at bigint, last_error text, done_at bigint)
+       JOIN tds.nft_fetches AS held USING (token, token_id, next_at)
+       ORDER BY new.token, new.token_id FOR UPDATE OF held) AS new
+     WHERE stored.token = new.token AND stored.token_id = new.token_id
+     RETURNING stored.token, stored.token_id::text AS token_id`;
+  const updated = await sqlRows(pool, keyRow, prepared(sql, [JSON.stringify(rows)]));
+  const keys = new Set(updated.map(nftKey));
+  return claims.map(({ claim: { task } }) => keys.has(nftKey(task)));
 }
 
 const statesRow = z.object({

@@ -439,6 +439,76 @@ it('claims requested NFTs only, where nothing else may be fetched', async () => 
   expect(await claimed('all')).toContain(other!.tokenId);
 });
 
+it('stores outcomes that come together each for its own claim, and none for a claim that was lost', async () => {
+  const ids = [mint(null), mint(null), mint(null)].map(String);
+  const store = createNftStore(
+    world.pool,
+    async () => null,
+    () => [],
+  );
+  await store.add(
+    ids.map((tokenId) => ({ token: ART, tokenId, standard: 'erc721' as const })),
+    now,
+  );
+  const claims = (await store.claim(100, now, 'all')).filter(({ task }) => ids.includes(task.tokenId));
+  const [fetched, failed, lost] = ids.map((id) => claims.find(({ task }) => task.tokenId === id)!);
+  const about = (tokenId: string) => ({ v: 1 as const, token: ART, token_id: tokenId, observed_at: now });
+  const messages: NftMessage[] = [
+    {
+      ...about(ids[0]!),
+      type: 'nft.metadata_fetched',
+      uri: 'ipfs://a',
+      name: null,
+      description: null,
+      image: null,
+      external_url: null,
+      animation_url: null,
+      attributes: [],
+    },
+    ...[ids[1]!, ids[2]!].map((id) => ({
+      ...about(id),
+      type: 'nft.metadata_failed' as const,
+      uri: null,
+      cause: 'unavailable' as const,
+      reason: `no ${id}`,
+      attempt: 3,
+      retry_at: now + 1000,
+    })),
+  ];
+  const together = [fetched!, failed!, lost!].map((claim, index) => ({ claim, message: messages[index]! }));
+  const all = async (end: (one: (typeof together)[number]) => Promise<boolean>): Promise<boolean[]> =>
+    await Promise.all(together.map(end));
+  await world.pool.query('UPDATE tds.nft_fetches SET next_at = next_at + 1 WHERE token_id = $1', [ids[2]]);
+
+  expect(await all(({ claim, message }) => store.prepare(claim, message))).toEqual([true, true, false]);
+  const stored = async () =>
+    await world.pool.query(
+      `SELECT token_id::text, message ->> 'type' AS message, failures, next_at, last_error, done_at FROM tds.nft_fetches
+       WHERE token_id = ANY ($1) ORDER BY token_id`,
+      [ids],
+    );
+  const claimedUntil = fetched!.next_at;
+  const none = { failures: 0, last_error: null, done_at: null };
+  expect((await stored()).rows).toEqual([
+    { token_id: ids[0], message: 'nft.metadata_fetched', next_at: claimedUntil, ...none },
+    { token_id: ids[1], message: 'nft.metadata_failed', next_at: claimedUntil, ...none },
+    { token_id: ids[2], message: null, next_at: claimedUntil + 1, ...none },
+  ]);
+  expect(await all(({ claim, message }) => store.done(claim, now + 7, message))).toEqual([true, true, false]);
+  expect((await stored()).rows).toEqual([
+    { token_id: ids[0], message: null, ...none, next_at: null, done_at: now + 7 },
+    {
+      token_id: ids[1],
+      message: null,
+      failures: 3,
+      next_at: now + 1000,
+      last_error: `no ${ids[1]}`,
+      done_at: now + 7,
+    },
+    { token_id: ids[2], message: null, next_at: claimedUntil + 1, ...none },
+  ]);
+});
+
 it('fetches a transferred NFT without a task', async () => {
   const id = mint(`ipfs://${CID}/foxes/21`);
   transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];

@@ -7,6 +7,7 @@ import type { Kafka, Publisher } from '../../../../infra/kafka/client.ts';
 import type { Pool } from '../../../../infra/postgres/client.ts';
 import { createObserverMetrics } from '../../../../pipeline/observe/metrics.ts';
 import { sleep } from '../../../../infra/lifecycle.ts';
+import type { Pace } from '../../../../pipeline/observe/pace.ts';
 import { startObserver } from '../../../../pipeline/observe/observer.ts';
 import type { ObserverRun } from '../../../../pipeline/observe/observer.ts';
 import { CLAIM_MS } from '../../../../pipeline/observe/task-store.ts';
@@ -44,6 +45,7 @@ function createTasks(subjects: readonly string[]) {
           attempts: row.attempts,
           message: row.message,
           next_at: row.next_at,
+          is_requested: subject.startsWith('requested'),
         };
       });
     },
@@ -80,6 +82,7 @@ describe('startWorker', () => {
     observe: (subject: string, signal: AbortSignal) => Promise<string>,
     publish: (subject: string, message: string) => Promise<void> = async () => {},
     isBackfilling: () => Promise<boolean> = async () => false,
+    pace: Pace = { restMs: () => 0, begin: () => {} },
   ): Promise<{ readonly error: unknown }> {
     const publisher: Publisher = {
       async publish(_, messages) {
@@ -107,6 +110,7 @@ describe('startWorker', () => {
           metrics: createObserverMetrics(new Registry()),
           isBackfilling,
           random: () => 0,
+          pace,
         }),
     );
     observer.done.catch((error: unknown) => (run.error = error));
@@ -232,6 +236,45 @@ describe('startWorker', () => {
     isBackfilling = false;
     await vi.advanceTimersByTimeAsync(150);
     expect(begun.slice(4).map(([subject]) => subject)).toEqual(['c', 'd']);
+  });
+
+  it('publishes at once what a client has requested, and the rest together', async () => {
+    const tasks = createTasks(['requested 1', 'a', 'b']);
+    const published: [string, number][] = [];
+    await start(
+      tasks,
+      async (subject) => {
+        if (subject === 'b') await sleep(100);
+        return subject;
+      },
+      async (subject) => void published.push([subject, Date.now()]),
+    );
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(published.map(([subject]) => subject)).toEqual(['requested 1', 'a', 'b']);
+    const [requested, first, second] = published.map(([, at]) => at);
+    expect(requested).toBe(0);
+    expect([first, second]).toEqual([250, 250]);
+  });
+
+  it('rests as its pace asks, except for what a client requests', async () => {
+    const tasks = createTasks(['a', 'b', 'c']);
+    const begun: string[] = [];
+    let hasBegun = false;
+    const pace: Pace = {
+      restMs: () => (hasBegun ? 500 : 0),
+      begin: () => {
+        hasBegun = true;
+      },
+    };
+    await start(tasks, async (subject) => (begun.push(subject), subject), undefined, undefined, pace);
+    await vi.advanceTimersByTimeAsync(400);
+    expect(begun).toEqual(['a', 'b']);
+    tasks.rows.set('requested 1', { next_at: 0, attempts: 0, message: null, error: '' });
+    await vi.advanceTimersByTimeAsync(200);
+    expect(begun).toEqual(['a', 'b', 'requested 1']);
+    hasBegun = false;
+    await vi.advanceTimersByTimeAsync(600);
+    expect(begun).toEqual(['a', 'b', 'requested 1', 'c']);
   });
 
   it('reports an error of its store', async () => {
