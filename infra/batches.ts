@@ -1,14 +1,14 @@
 /**
- * Returns a function that passes items on in batches, one at a time: items that come during one are in the next. It resolves to
- * the item's own result. A batch that fails is passed on again item by item, so that an item fails for itself alone.
+ * Returns a function that passes items on in batches and resolves to the item's own result. One batch runs at a time; items that
+ * come meanwhile are in the next. A batch that fails is passed on again item by item, so that an item fails for itself alone.
  *
  * @param work returns a result for each item, in their order; may be repeated
  * @param options.most items of one batch
- * @param options.isOfAll whether an error is not that of an item, as when a store is unavailable: the whole batch fails
+ * @param options.failsAll true for an error that any item would meet, as when a store is unavailable: the whole batch fails
  */
 export function inBatches<I, R>(
   work: (batch: readonly I[]) => Promise<readonly R[]>,
-  { most, isOfAll }: { readonly most: number; readonly isOfAll: (error: unknown) => boolean },
+  { most, failsAll }: { readonly most: number; readonly failsAll: (error: unknown) => boolean },
 ): (item: I) => Promise<R> {
   interface Waiting extends PromiseWithResolvers<R> {
     readonly item: I;
@@ -22,7 +22,7 @@ export function inBatches<I, R>(
       if (results.length !== batch.length) throw new TypeError('a batch has a result for each item');
       for (const [index, result] of results.entries()) batch[index]?.resolve(result);
     } catch (error) {
-      if (batch.length > 1 && !isOfAll(error)) for (const one of batch) await pass([one]);
+      if (batch.length > 1 && !failsAll(error)) for (const one of batch) await pass([one]);
       else for (const { reject } of batch) reject(error);
     }
   };

@@ -40,6 +40,11 @@ export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly concurrency: number;
   readonly metrics: ObserverMetrics;
   readonly isBackfilling: IsBackfilling;
+  /**
+   * How long the message of a task that no client requested waits for others, so that they are stored, published and projected
+   * together. Default 0.
+   */
+  readonly gatherMs?: number;
   readonly random?: () => number;
   readonly pace?: Pace;
 }
@@ -51,12 +56,13 @@ const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
 /** Bounds the pause after a slow task of a backfill, such as a download. */
 const MAX_PAUSE_MS = 5000;
-/** While more tasks begin that no client has requested, this process is busy for so much of the time: new blocks need the machine. */
+/**
+ * Tasks that no client requested begin only while the process is busy for at most this share of the time, as new blocks need the
+ * machine, but at the latest after `mostMs`.
+ */
 const PACE = { share: 0.4, mostMs: 1000 } as const;
-/** Such tasks claimed at a time, so that the process is not busy with many at once. */
-const CLAIMED = 8;
-/** How long the first of such messages waits for others, with which it is stored, published and projected. */
-const GATHER_MS = 250;
+/** Tasks claimed at a time among which are such; all at once would keep the process busy for long. */
+const MAX_CLAIMED = 8;
 
 /**
  * Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. Unfinished tasks
@@ -69,7 +75,7 @@ export function startWorker<M, C extends Claim = Claim>(
   observer: Observer,
   options: WorkerOptions<M, C>,
 ): Loop {
-  const { store, concurrency, metrics, isBackfilling, pace = createPace(PACE) } = options;
+  const { store, concurrency, metrics, isBackfilling, gatherMs = 0, pace = createPace(PACE) } = options;
   const { name, log, now, fail } = observer;
   const labels = { observer: name };
   const running = new Set<Promise<void>>();
@@ -78,23 +84,26 @@ export function startWorker<M, C extends Claim = Claim>(
   let isResting = false;
 
   let gathering: Promise<void> | null = null;
+  /** Resolves at the same time for all that call it within `gatherMs`. */
   const gather = (): Promise<void> => {
-    gathering ??= sleep(GATHER_MS, observer.signal).then(() => {
+    gathering ??= sleep(gatherMs, observer.signal).then(() => {
       gathering = null;
     });
     return gathering;
   };
 
   function start(claim: C, isGathered: boolean): Promise<void> {
-    const run = attempt(observer, options, claim, isGathered ? gather : async () => {})
+    const run = attempt(observer, options, claim, isGathered && gatherMs > 0 ? gather : null)
       .catch((error: unknown) => {
         if (!isPostgresUnavailable(error)) return fail(error);
         const fields = { err: error, observer: name, subject: claim.subject };
         log.warn(fields, 'PostgreSQL unavailable, task is retried when its claim expires');
       })
       .finally(() => {
+        const wasFull = running.size === concurrency;
         running.delete(run);
-        if (!observer.signal.aborted && !isResting) loop.wake();
+        // During a rest only requested tasks begin, which may have waited for this place.
+        if (!observer.signal.aborted && (!isResting || wasFull)) loop.wake();
       });
     running.add(run);
     return run;
@@ -119,12 +128,9 @@ export function startWorker<M, C extends Claim = Claim>(
   /** Claims tasks that may begin now; returns true where there may be more. */
   async function startTasks(free: number, isSlow: boolean): Promise<boolean> {
     const restMs = isSlow || isResting ? 0 : pace.restMs();
-    if (restMs > 0) {
-      void rest(restMs);
-      return false;
-    }
+    if (restMs > 0) void rest(restMs);
     const isFree = !isSlow && !isResting;
-    const limit = isFree ? Math.min(free, CLAIMED) : free;
+    const limit = isFree ? Math.min(free, MAX_CLAIMED) : free;
     const claims = limit > 0 ? await store.claim(limit, now(), isFree ? 'all' : 'requested') : [];
     if (isFree && claims.length > 0) pace.begin();
     for (const claim of claims) void start(claim, isFree && !claim.is_requested);
@@ -156,7 +162,7 @@ async function attempt<M, C extends Claim>(
   observer: Observer,
   { store, topic, observe, onPublished, metrics, random = Math.random }: WorkerOptions<M, C>,
   claim: C,
-  gather: () => Promise<void>,
+  gather: (() => Promise<void>) | null,
 ): Promise<void> {
   const { name, log, now, publisher } = observer;
   const { subject } = claim;
@@ -168,7 +174,7 @@ async function attempt<M, C extends Claim>(
       await store.release(claim, now() + NOT_NOW_MS);
       return;
     }
-    await gather();
+    if (gather !== null) await gather();
     // False: requested again with other facts, or the claim has expired; the new claim observes again.
     if (claim.message === null && !(await store.prepare(claim, message))) return;
     await publisher.publish(topic, [{ key: subject, value: message }]);

@@ -32,8 +32,8 @@ export interface AttemptDeps {
   readonly retrySchedule: RetrySchedule;
   /** Unix milliseconds. */
   readonly now: () => number;
-  /** Called with the host of a document that was not fetched; null where no host is needed. */
-  readonly onNotFetched: (task: NftTask, host: string | null) => Promise<unknown>;
+  /** Called with the document's host where an attempt got no metadata; null where no host is needed. */
+  readonly onNoMetadata: (task: NftTask, host: string | null) => Promise<unknown>;
   /** Called after each call of the gateway. */
   readonly onGatewayResult: (failure: MetadataFailure | null) => void;
 }
@@ -59,13 +59,13 @@ export async function attemptNft(
     source = fetcher.locate(uri, id);
     const metadata = await fetchMetadata(deps, source, signal);
     if (metadata === null) {
-      await deps.onNotFetched(task, source.host);
+      await deps.onNoMetadata(task, source.host);
       return null;
     }
     return { type: 'nft.metadata_fetched', ...subject, uri, ...metadata, observed_at: now() };
   } catch (error) {
     if (!(error instanceof MetadataFailure)) throw error;
-    if (source !== null) await deps.onNotFetched(task, source.host);
+    if (source !== null) await deps.onNoMetadata(task, source.host);
     const failures = task.failures + 1;
     const observedAt = now();
     const delayMs = retryDelayMs(failures, retrySchedule);

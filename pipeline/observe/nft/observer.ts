@@ -56,6 +56,7 @@ export interface NftObserverOptions extends ObserverOptions {
   readonly metrics: Registry;
 }
 
+const GATHER_MS = 100;
 /** Share of all download slots that the gateway may take. */
 const GATEWAY_SHARE = 0.75;
 
@@ -134,7 +135,7 @@ function startNftWorker(
       attempts: config.nftAttempts,
     },
     now,
-    onNotFetched: (task, host) => store.setHost(task, host),
+    onNoMetadata: (task, host) => store.setHost(task, host),
     onGatewayResult: createGatewayAlarm(createAlarms(pool), log),
   };
   return startWorker(observer, {
@@ -143,6 +144,7 @@ function startNftWorker(
     concurrency: config.nftConcurrency,
     metrics: observers,
     isBackfilling,
+    gatherMs: GATHER_MS,
     observe: (_, task, signal) => attemptNft(deps, task, signal),
     onPublished: (message) =>
       outcomes.inc({ outcome: message.type === 'nft.metadata_fetched' ? 'fetched' : message.cause }),

@@ -50,7 +50,7 @@ const keyRow = z
   .transform(({ token, token_id: tokenId }) => ({ token, tokenId }));
 
 /** Claims whose attempts end within moments of each other are updated by one statement. */
-const CLAIM_BATCHES = { most: 50, isOfAll: isPostgresUnavailable } as const;
+const CLAIM_BATCHES = { most: 16, failsAll: isPostgresUnavailable } as const;
 /** Tolerated difference between the clocks of two observers. */
 const CLOCK_SKEW_MS = 5000;
 
@@ -59,7 +59,7 @@ export interface NftStore extends TaskStore<NftClaim, NftMessage> {
   add(tasks: readonly NftTask[], now: number): Promise<number>;
   /** Puts requested NFTs first, except those that are fetched or wait for their backoff. */
   request(nfts: readonly Nft[], now: number): Promise<void>;
-  /** Stores the host of a claimed task that is tried again. */
+  /** Stores the host of a claimed task. */
   setHost(task: NftTask, host: string | null): Promise<unknown>;
 }
 
@@ -268,6 +268,8 @@ async function endClaim(
   return rowCount === 1;
 }
 
+const heldRow = z.object({ token: felt, token_id: uint, next_at: z.number() });
+
 interface Outcome {
   readonly claim: NftClaim;
   readonly now: number;
@@ -290,7 +292,7 @@ async function recordOutcomes(pool: Pool, outcomes: readonly Outcome[]): Promise
 
 /**
  * Updates the tasks of claims, each with its own values; returns for each whether the claim still held. Their rows are locked in
- * order, as every statement on several tasks does: statements that meet wait instead of deadlocking.
+ * the order of their keys, as by all statements that wait for several rows: those that meet wait instead of deadlocking.
  */
 async function updateClaims(
   pool: Pool,
@@ -309,10 +311,11 @@ async function updateClaims(
        JOIN tds.nft_fetches AS held USING (token, token_id, next_at)
        ORDER BY new.token, new.token_id FOR UPDATE OF held) AS new
      WHERE stored.token = new.token AND stored.token_id = new.token_id
-     RETURNING stored.token, stored.token_id::text AS token_id`;
-  const updated = await sqlRows(pool, keyRow, prepared(sql, [JSON.stringify(rows)]));
-  const keys = new Set(updated.map(nftKey));
-  return claims.map(({ claim: { task } }) => keys.has(nftKey(task)));
+     RETURNING stored.token, stored.token_id::text AS token_id, new.next_at`;
+  const updated = await sqlRows(pool, heldRow, prepared(sql, [JSON.stringify(rows)]));
+  // By the claim, too: a task that was reset may be claimed twice among these.
+  const held = new Set(updated.map(({ token, token_id, next_at }) => `${token}:${token_id}:${next_at}`));
+  return claims.map(({ claim: { task, next_at } }) => held.has(`${task.token}:${task.tokenId}:${next_at}`));
 }
 
 const statesRow = z.object({

@@ -509,6 +509,30 @@ it('stores outcomes that come together each for its own claim, and none for a cl
   ]);
 });
 
+it('stores nothing for a claim whose task was claimed anew, also when both end together', async () => {
+  const tokenId = String(mint(null));
+  const store = createNftStore(
+    world.pool,
+    async () => null,
+    () => [],
+  );
+  await store.add([{ token: ART, tokenId, standard: 'erc721' }], now);
+  const claim = async () =>
+    (await store.claim(100, now, 'all')).find(({ task }) => task.tokenId === tokenId)!;
+  const lost = await claim();
+  await world.pool.query('UPDATE tds.nft_fetches SET next_at = $2 WHERE token_id = $1', [tokenId, now - 1]);
+  now += 1;
+  const held = await claim();
+  const message: NftMessage = {
+    ...{ type: 'nft.metadata_failed', v: 1, token: ART, token_id: tokenId, uri: null, cause: 'unavailable' },
+    ...{ reason: 'away', attempt: 1, retry_at: null, observed_at: now },
+  };
+  const prepared = [lost, held].map((one) => store.prepare(one, message));
+  expect(await Promise.all(prepared)).toEqual([false, true]);
+  const done = [held, lost].map((one) => store.done(one, now, message));
+  expect(await Promise.all(done)).toEqual([true, false]);
+});
+
 it('fetches a transferred NFT without a task', async () => {
   const id = mint(`ipfs://${CID}/foxes/21`);
   transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];

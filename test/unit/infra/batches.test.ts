@@ -14,7 +14,7 @@ describe('inBatches', () => {
         if (batches.length === 1) await new Promise<void>((resolve) => (end = resolve));
         return batch.map((item) => item.toUpperCase());
       },
-      { most: 2, isOfAll: never },
+      { most: 2, failsAll: never },
     );
     const first = [pass('a'), pass('b'), pass('c')];
     await new Promise((resolve) => setImmediate(resolve));
@@ -34,7 +34,7 @@ describe('inBatches', () => {
         if (batch.includes(2)) throw new RangeError('2');
         return batch.map((item) => 10 * item);
       },
-      { most: 3, isOfAll: never },
+      { most: 3, failsAll: never },
     );
     const results = await Promise.allSettled([1, 2, 3, 4].map(pass));
     expect(results.map((one) => (one.status === 'fulfilled' ? one.value : String(one.reason)))).toEqual([
@@ -52,7 +52,7 @@ describe('inBatches', () => {
         calls += 1;
         throw new Error('away');
       },
-      { most: 3, isOfAll: () => true },
+      { most: 3, failsAll: () => true },
     );
     const results = await Promise.allSettled([1, 2, 3].map(pass));
     expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);

@@ -80,9 +80,19 @@ describe('startWorker', () => {
   async function start(
     tasks: ReturnType<typeof createTasks>,
     observe: (subject: string, signal: AbortSignal) => Promise<string>,
-    publish: (subject: string, message: string) => Promise<void> = async () => {},
-    isBackfilling: () => Promise<boolean> = async () => false,
-    pace: Pace = { restMs: () => 0, begin: () => {} },
+    {
+      publish = async () => {},
+      isBackfilling = async () => false,
+      pace = { restMs: () => 0, begin: () => {} },
+      pollMs = 100,
+      gatherMs = 0,
+    }: {
+      readonly publish?: (subject: string, message: string) => Promise<void>;
+      readonly isBackfilling?: () => Promise<boolean>;
+      readonly pace?: Pace;
+      readonly pollMs?: number;
+      readonly gatherMs?: number;
+    } = {},
   ): Promise<{ readonly error: unknown }> {
     const publisher: Publisher = {
       async publish(_, messages) {
@@ -99,7 +109,7 @@ describe('startWorker', () => {
         kafka: { publisher: () => publisher } as Kafka,
         pool: {} as Pool,
         log: pino({ level: 'silent' }),
-        pollMs: 100,
+        pollMs,
       },
       (context) =>
         void startWorker(context, {
@@ -110,6 +120,7 @@ describe('startWorker', () => {
           metrics: createObserverMetrics(new Registry()),
           isBackfilling,
           random: () => 0,
+          gatherMs,
           pace,
         }),
     );
@@ -129,7 +140,7 @@ describe('startWorker', () => {
         if (isUnavailable) unavailable();
         return `described ${subject}`;
       },
-      async (_, message) => void published.push(message),
+      { publish: async (_, message) => void published.push(message) },
     );
     await vi.advanceTimersByTimeAsync(20_000);
     const delays = attemptedAt
@@ -146,11 +157,9 @@ describe('startWorker', () => {
   it('processes the other subjects while one fails', async () => {
     const tasks = createTasks(['bad', 'a', 'b', 'c', 'd']);
     const published: string[] = [];
-    await start(
-      tasks,
-      async (subject) => (subject === 'bad' ? unavailable() : subject),
-      async (subject) => void published.push(subject),
-    );
+    await start(tasks, async (subject) => (subject === 'bad' ? unavailable() : subject), {
+      publish: async (subject) => void published.push(subject),
+    });
     await vi.advanceTimersByTimeAsync(500);
     expect(published).toEqual(['a', 'b', 'c', 'd']);
   });
@@ -160,15 +169,13 @@ describe('startWorker', () => {
     const published: string[] = [];
     let observations = 0;
     let isKafkaUnavailable = true;
-    await start(
-      tasks,
-      async () => `observation ${++observations}`,
-      async (_, message) => {
+    await start(tasks, async () => `observation ${++observations}`, {
+      publish: async (_, message) => {
         if (isKafkaUnavailable)
           throw new AppError('STORE_UNAVAILABLE', 'Kafka unavailable', { retryable: true });
         published.push(message);
       },
-    );
+    });
     await vi.advanceTimersByTimeAsync(2000);
     isKafkaUnavailable = false;
     await vi.advanceTimersByTimeAsync(5000);
@@ -190,7 +197,7 @@ describe('startWorker', () => {
         first = false;
         return answer;
       },
-      async (_, message) => void published.push(message),
+      { publish: async (_, message) => void published.push(message) },
     );
     await vi.advanceTimersByTimeAsync(1000);
     expect(published).toEqual(['new']);
@@ -222,8 +229,7 @@ describe('startWorker', () => {
         await sleep(100);
         return subject;
       },
-      undefined,
-      async () => isBackfilling,
+      { isBackfilling: async () => isBackfilling },
     );
     await vi.advanceTimersByTimeAsync(1050);
     expect(begun.slice(0, 2).map(([subject]) => subject)).toEqual(['requested 1', 'requested 2']);
@@ -247,7 +253,7 @@ describe('startWorker', () => {
         if (subject === 'b') await sleep(100);
         return subject;
       },
-      async (subject) => void published.push([subject, Date.now()]),
+      { publish: async (subject) => void published.push([subject, Date.now()]), gatherMs: 250 },
     );
     await vi.advanceTimersByTimeAsync(1000);
     expect(published.map(([subject]) => subject)).toEqual(['requested 1', 'a', 'b']);
@@ -256,25 +262,68 @@ describe('startWorker', () => {
     expect([first, second]).toEqual([250, 250]);
   });
 
-  it('rests as its pace asks, except for what a client requests', async () => {
-    const tasks = createTasks(['a', 'b', 'c']);
-    const begun: string[] = [];
-    let hasBegun = false;
-    const pace: Pace = {
-      restMs: () => (hasBegun ? 500 : 0),
-      begin: () => {
-        hasBegun = true;
-      },
-    };
-    await start(tasks, async (subject) => (begun.push(subject), subject), undefined, undefined, pace);
-    await vi.advanceTimersByTimeAsync(400);
-    expect(begun).toEqual(['a', 'b']);
-    tasks.rows.set('requested 1', { next_at: 0, attempts: 0, message: null, error: '' });
-    await vi.advanceTimersByTimeAsync(200);
-    expect(begun).toEqual(['a', 'b', 'requested 1']);
-    hasBegun = false;
-    await vi.advanceTimersByTimeAsync(600);
-    expect(begun).toEqual(['a', 'b', 'requested 1', 'c']);
+  describe('at its pace', () => {
+    /** Asks for a rest after each beginning, until `isRested`. */
+    function createRests() {
+      const rests = { isRested: true };
+      const pace: Pace = {
+        restMs: () => (rests.isRested ? 0 : 500),
+        begin: () => {
+          rests.isRested = false;
+        },
+      };
+      return { rests, pace };
+    }
+    const due = () => ({ next_at: 0, attempts: 0, message: null, error: '' });
+
+    it('rests before it begins more', async () => {
+      const tasks = createTasks(['a', 'b', 'c']);
+      const begun: string[] = [];
+      const { rests, pace } = createRests();
+      await start(tasks, async (subject) => (begun.push(subject), subject), { pace });
+      await vi.advanceTimersByTimeAsync(400);
+      expect(begun).toEqual(['a', 'b']);
+      rests.isRested = true;
+      await vi.advanceTimersByTimeAsync(300);
+      expect(begun).toEqual(['a', 'b', 'c']);
+    });
+
+    it('begins what a client has requested in the round that begins a rest', async () => {
+      const tasks = createTasks(['a']);
+      const begun: [string, number][] = [];
+      const observe = async (subject: string): Promise<string> => {
+        begun.push([subject, Date.now()]);
+        if (subject === 'a') tasks.rows.set('requested 1', due());
+        return subject;
+      };
+      await start(tasks, observe, { pace: createRests().pace, pollMs: 60_000 });
+      await vi.advanceTimersByTimeAsync(400);
+      expect(begun).toEqual([
+        ['a', 0],
+        ['requested 1', 0],
+      ]);
+    });
+
+    it('begins what a client has requested during a rest once there is a place', async () => {
+      const tasks = createTasks(['a', 'b', 'requested 1']);
+      const begun: [string, number][] = [];
+      const observe = async (subject: string): Promise<string> => {
+        begun.push([subject, Date.now()]);
+        await sleep(subject === 'a' ? 1000 : 100);
+        return subject;
+      };
+      await start(tasks, observe, { pace: createRests().pace, pollMs: 60_000 });
+      await vi.advanceTimersByTimeAsync(150);
+      // Both places are taken now, and the rest lasts until 600.
+      tasks.rows.set('requested 2', due());
+      await vi.advanceTimersByTimeAsync(250);
+      expect(begun).toEqual([
+        ['a', 0],
+        ['b', 0],
+        ['requested 1', 100],
+        ['requested 2', 200],
+      ]);
+    });
   });
 
   it('reports an error of its store', async () => {
