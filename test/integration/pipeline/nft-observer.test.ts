@@ -524,8 +524,16 @@ it('stores nothing for a claim whose task was claimed anew, also when both end t
   now += 1;
   const held = await claim();
   const message: NftMessage = {
-    ...{ type: 'nft.metadata_failed', v: 1, token: ART, token_id: tokenId, uri: null, cause: 'unavailable' },
-    ...{ reason: 'away', attempt: 1, retry_at: null, observed_at: now },
+    type: 'nft.metadata_failed',
+    v: 1,
+    token: ART,
+    token_id: tokenId,
+    uri: null,
+    cause: 'unavailable',
+    reason: 'away',
+    attempt: 1,
+    retry_at: null,
+    observed_at: now,
   };
   const prepared = [lost, held].map((one) => store.prepare(one, message));
   expect(await Promise.all(prepared)).toEqual([false, true]);
