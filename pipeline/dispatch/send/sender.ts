@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
+import { inBatches } from '../../../infra/batches.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { storable } from '../../../schemas/text.ts';
 import { startLoop } from '../../loop.ts';
@@ -188,30 +189,26 @@ async function makeAttempt(
   return { claim, next, startedAt, durationMs, ...result, responseBody };
 }
 
-/** Stores outcomes in batches, one at a time: those that arrive during a transaction are in the next one. */
+/** Stores outcomes in batches. */
 function createOutcomeWriter(
   store: (batch: readonly AttemptOutcome[]) => Promise<void>,
   onFatal: (error: unknown) => void,
-): { add(outcome: AttemptOutcome): void; flushed(): Promise<void> } {
-  const queue: AttemptOutcome[] = [];
-  let writing: Promise<void> | null = null;
-  const write = (): void => {
-    writing ??= (async () => {
-      while (queue.length > 0) await store(queue.splice(0, OUTCOMES_PER_TRANSACTION));
-    })()
-      .catch(onFatal)
-      .finally(() => {
-        writing = null;
-        if (queue.length > 0) write();
-      });
-  };
+): { add(outcome: AttemptOutcome): void; flushed(): Promise<unknown> } {
+  const writing = new Set<Promise<void>>();
+  const write = inBatches<AttemptOutcome, void>(
+    async (batch) => {
+      await store(batch);
+      return batch.map(() => {});
+    },
+    { most: OUTCOMES_PER_TRANSACTION, failsAll: () => true },
+  );
   return {
     add(outcome) {
-      queue.push(outcome);
-      write();
+      const written = write(outcome)
+        .catch(onFatal)
+        .finally(() => writing.delete(written));
+      writing.add(written);
     },
-    async flushed() {
-      while (writing !== null) await writing;
-    },
+    flushed: () => Promise.all(writing),
   };
 }

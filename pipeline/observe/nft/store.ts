@@ -313,9 +313,9 @@ async function updateClaims(
      WHERE stored.token = new.token AND stored.token_id = new.token_id
      RETURNING stored.token, stored.token_id::text AS token_id, new.next_at`;
   const updated = await sqlRows(pool, heldRow, prepared(sql, [JSON.stringify(rows)]));
-  // By the claim, too: a task that was reset may be claimed twice among these.
+  // A task that was reset may be claimed twice among these.
   const held = new Set(updated.map(({ token, token_id, next_at }) => `${token}:${token_id}:${next_at}`));
-  return claims.map(({ claim: { task, next_at } }) => held.has(`${task.token}:${task.tokenId}:${next_at}`));
+  return claims.map(({ claim: { subject, next_at } }) => held.has(`${subject}:${next_at}`));
 }
 
 const statesRow = z.object({
