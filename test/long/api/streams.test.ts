@@ -272,9 +272,11 @@ function openUnread(apiKey: string): { resume(): Promise<IncomingMessage> } {
   const socket = connect(Number(port), hostname).pause();
   const opened = openStream(apiKey, { createConnection: () => socket });
   return {
-    resume() {
+    async resume() {
       socket.resume();
-      return opened;
+      const response = await opened;
+      // Node closes no connection that was paused when it was made.
+      return response.once('end', () => socket.destroy());
     },
   };
 }
