@@ -23,6 +23,8 @@ export type BlockHandler = (blocks: readonly LoggedBlock[]) => Promise<void>;
 export interface BlockFeed {
   /** Adds a handler, before `start`. */
   subscribe(handle: BlockHandler): void;
+  /** Milliseconds since a block at the end of the log was read; Infinity: none was. */
+  sinceNewestMs(): number;
   /** Starts reading. Stop it before its observers. */
   start(): Promise<ObserverRun>;
 }
@@ -43,13 +45,16 @@ export function createBlockFeed(
   options: ObserverOptions & { readonly isBackfilling: IsBackfilling },
 ): BlockFeed {
   const handlers: BlockHandler[] = [];
+  let newestAt = -Infinity;
+  const onNewest = (): void => void (newestAt = performance.now());
   return {
     subscribe: (handle) => void handlers.push(handle),
+    sinceNewestMs: () => performance.now() - newestAt,
     start: () =>
       startObserver(NAME, options, (observer) =>
         observer.consume(
           [topics.chainBlocks],
-          createBatchHandler(observer, { handlers, isBackfilling: options.isBackfilling }),
+          createBatchHandler(observer, { handlers, onNewest, isBackfilling: options.isBackfilling }),
           { fetchBytes: FETCH_BYTES },
         ),
       ),
@@ -61,12 +66,21 @@ export function createBatchHandler(
   { log, signal, retryWhileUnavailable }: Pick<Observer, 'log' | 'signal' | 'retryWhileUnavailable'>,
   {
     handlers,
+    onNewest,
     isBackfilling,
-  }: { readonly handlers: readonly BlockHandler[]; readonly isBackfilling: IsBackfilling },
+  }: {
+    readonly handlers: readonly BlockHandler[];
+    /** Called when a batch at the end of the log comes. */
+    readonly onNewest: () => void;
+    readonly isBackfilling: IsBackfilling;
+  },
 ): (batch: LogBatch) => Promise<void> {
   return async ({ partition, messages, highWatermark }) => {
     const isAtEnd = (messages.at(-1)?.offset ?? -1) + 1 >= highWatermark;
-    if (isAtEnd) await sleep(LATER_MS, signal);
+    if (isAtEnd) {
+      onNewest();
+      await sleep(LATER_MS, signal);
+    }
     const began = performance.now();
     const blocks = messages.flatMap(({ offset, value }): LoggedBlock[] => {
       const block = readBlockContracts(value);

@@ -1,3 +1,5 @@
+import type { BlockFeed } from './block-feed.ts';
+
 /** Milliseconds for which the event loop has worked and waited: `performance.eventLoopUtilization`. */
 interface Utilization {
   readonly active: number;
@@ -11,24 +13,39 @@ export interface Pace {
   begin(): void;
 }
 
-/**
- * Lets work begin only once the process was busy for no more than a share of the time since work last began, but not later than
- * `mostMs` after that. Work that waits for others, as downloads do, is not slowed down.
- *
- * @param share above 0, at most 1
- */
+export interface PaceOptions {
+  /** Of the time since work last began, that the process may have been busy when more begins; above 0, at most 1. */
+  readonly share: number;
+  /** Nothing begins so soon after the newest block, which is then projected and read. */
+  readonly blockMs: number;
+  /** Work that is held back for so long begins, whatever else. */
+  readonly mostMs: number;
+}
+
+/** Of the tasks that no client requested: new blocks need the machine. */
+const TASKS: PaceOptions = { share: 0.4, blockMs: 700, mostMs: 1000 };
+
+export const createTaskPace = (blocks: Pick<BlockFeed, 'sinceNewestMs'>): Pace =>
+  createPace(TASKS, () => blocks.sinceNewestMs());
+
+/** Slows work down where the process is busy. Work that waits for others, as downloads do, is not slowed down. */
 export function createPace(
-  { share, mostMs }: { readonly share: number; readonly mostMs: number },
+  { share, blockMs, mostMs }: PaceOptions,
+  sinceNewestMs: () => number,
   utilization: () => Utilization = () => performance.eventLoopUtilization(),
 ): Pace {
   let last: Utilization | null = null;
+  let heldSince: number | null = null;
   return {
     restMs() {
-      if (last === null) return 0;
       const { active, idle } = utilization();
-      const busy = active - last.active;
-      const elapsed = busy + idle - last.idle;
-      return Math.max(0, Math.min(busy / share, mostMs) - elapsed);
+      const now = active + idle;
+      const busyRestMs = last === null ? 0 : (active - last.active) / share - (now - last.active - last.idle);
+      const restMs = Math.max(busyRestMs, blockMs - sinceNewestMs());
+      heldSince = restMs > 0 ? (heldSince ?? now) : null;
+      const leftMs = heldSince === null ? 0 : heldSince + mostMs - now;
+      if (leftMs <= 0) heldSince = null;
+      return Math.max(0, Math.min(restMs, leftMs));
     },
     begin() {
       last = utilization();

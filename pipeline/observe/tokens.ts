@@ -8,6 +8,7 @@ import { paceCalls } from './calls.ts';
 import type { ObserverMetrics } from './metrics.ts';
 import { startObserver } from './observer.ts';
 import type { ObserverOptions, ObserverRun } from './observer.ts';
+import { createTaskPace } from './pace.ts';
 import { createTaskStore } from './task-store.ts';
 import type { Task } from './task-store.ts';
 import { readTokenMetadata, tokenTask } from './token-metadata.ts';
@@ -17,7 +18,7 @@ import { createTaskHandler, startWorker } from './worker.ts';
 export interface TokenObserverOptions extends ObserverOptions {
   readonly config: Pick<Config, 'observerConcurrency' | 'observerCallsPerSecond'>;
   readonly node: Pick<Node, 'call'>;
-  readonly blocks: Pick<BlockFeed, 'subscribe'>;
+  readonly blocks: Pick<BlockFeed, 'subscribe' | 'sinceNewestMs'>;
   readonly isBackfilling: IsBackfilling;
   readonly metrics: ObserverMetrics;
 }
@@ -40,6 +41,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
       concurrency,
       metrics,
       isBackfilling,
+      pace: createTaskPace(blocks),
       observe: (subject, task, signal) =>
         readTokenMetadata(node, felt.parse(subject), tokenTask.parse(task), observer.now, { signal }),
     });

@@ -11,7 +11,6 @@ import type { BlockHandler, LoggedBlock } from './block-feed.ts';
 import { OBSERVER_BACKOFF } from './observer.ts';
 import type { Observer } from './observer.ts';
 import type { ObserverMetrics } from './metrics.ts';
-import { createPace } from './pace.ts';
 import type { Pace } from './pace.ts';
 import { CLAIM_MS } from './task-store.ts';
 import type { Claim } from './task-store.ts';
@@ -46,7 +45,8 @@ export interface WorkerOptions<M, C extends Claim = Claim> {
    */
   readonly gatherMs?: number;
   readonly random?: () => number;
-  readonly pace?: Pace;
+  /** Of tasks that no client requested. */
+  readonly pace: Pace;
 }
 
 /** Ends before the claim, with time to record the outcome. */
@@ -56,12 +56,7 @@ const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
 /** Bounds the pause after a slow task of a backfill, such as a download. */
 const MAX_PAUSE_MS = 5000;
-/**
- * Tasks that no client requested begin only while the process is busy for at most this share of the time, as new blocks need the
- * machine, but at the latest after `mostMs`.
- */
-const PACE = { share: 0.4, mostMs: 1000 } as const;
-/** Tasks claimed at a time among which are such; all at once would keep the process busy for long. */
+/** Tasks claimed at a time that no client requested; all at once would keep the process busy for long. */
 const MAX_CLAIMED = 8;
 
 /**
@@ -75,7 +70,7 @@ export function startWorker<M, C extends Claim = Claim>(
   observer: Observer,
   options: WorkerOptions<M, C>,
 ): Loop {
-  const { store, concurrency, metrics, isBackfilling, gatherMs = 0, pace = createPace(PACE) } = options;
+  const { store, concurrency, metrics, isBackfilling, gatherMs = 0, pace } = options;
   const { name, log, now, fail } = observer;
   const labels = { observer: name };
   const running = new Set<Promise<void>>();

@@ -14,6 +14,7 @@ import type { IsBackfilling } from '../backfill.ts';
 import type { BlockFeed } from '../block-feed.ts';
 import { paceCalls } from '../calls.ts';
 import type { ObserverMetrics } from '../metrics.ts';
+import { createTaskPace } from '../pace.ts';
 import { readRequests, startObserver } from '../observer.ts';
 import type { Observer, ObserverOptions, ObserverRun } from '../observer.ts';
 import { createTaskHandler, startWorker } from '../worker.ts';
@@ -42,7 +43,7 @@ export interface NftObserverOptions extends ObserverOptions {
     | 'nftCatchUpSeconds'
   >;
   readonly node: Pick<Node, 'call'>;
-  readonly blocks: Pick<BlockFeed, 'subscribe'>;
+  readonly blocks: Pick<BlockFeed, 'subscribe' | 'sinceNewestMs'>;
   readonly isBackfilling: IsBackfilling;
   /** For the hosts that contracts name. */
   readonly egress: Egress;
@@ -109,7 +110,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
 
 function startNftWorker(
   observer: Observer,
-  { config, node, isBackfilling, egress, gatewayEgress, metrics, observers }: NftObserverOptions,
+  { config, node, blocks, isBackfilling, egress, gatewayEgress, metrics, observers }: NftObserverOptions,
   store: NftStore,
   hosts: AttemptDeps['hosts'],
 ): Loop {
@@ -144,6 +145,7 @@ function startNftWorker(
     concurrency: config.nftConcurrency,
     metrics: observers,
     isBackfilling,
+    pace: createTaskPace(blocks),
     gatherMs: GATHER_MS,
     observe: (_, task, signal) => attemptNft(deps, task, signal),
     onPublished: (message) =>

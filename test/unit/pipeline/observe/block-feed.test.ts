@@ -25,10 +25,11 @@ function batchOf(values: readonly (BlockAccepted | BlockReverted | string)[]): L
 describe('createBatchHandler', () => {
   const stopping = new AbortController();
   let isBackfilling = false;
+  const onNewest = vi.fn<() => void>();
   const handlerOf = (...handlers: BlockHandler[]) =>
     createBatchHandler(
       { log: pino({ level: 'silent' }), signal: stopping.signal, retryWhileUnavailable: (work) => work() },
-      { handlers, isBackfilling: async () => isBackfilling },
+      { handlers, onNewest, isBackfilling: async () => isBackfilling },
     );
   /** Sets `ended` when the batch is handled. */
   const run = (handle: (batch: LogBatch) => Promise<void>, batch: LogBatch) => {
@@ -36,7 +37,10 @@ describe('createBatchHandler', () => {
     void handle(batch).then(() => (state.ended = true));
     return state;
   };
-  beforeEach(() => void vi.useFakeTimers({ now: 0 }));
+  beforeEach(() => {
+    vi.useFakeTimers({ now: 0 });
+    onNewest.mockClear();
+  });
   afterEach(() => void vi.useRealTimers());
 
   it('passes accepted blocks to every handler, once for the whole batch', async () => {
@@ -74,6 +78,17 @@ describe('createBatchHandler', () => {
     slow.resolve();
     await vi.advanceTimersByTimeAsync(0);
     expect(state.ended).toBe(true);
+  });
+
+  it('tells of a batch at the end of the log at once, and of no other', async () => {
+    const handle = handlerOf(async () => {});
+    const batch = batchOf([accepted(block(1), 1)]);
+    run(handle, { ...batch, highWatermark: 2 });
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(onNewest).not.toHaveBeenCalled();
+    run(handle, batch);
+    expect(onNewest).toHaveBeenCalledOnce();
+    await vi.advanceTimersByTimeAsync(1000);
   });
 
   it('pauses after a batch during a backfill only', async () => {

@@ -1,11 +1,16 @@
 import { expect, it } from 'vitest';
 
-import { createPace } from '../../../../pipeline/observe/pace.ts';
+import { createPace, createTaskPace } from '../../../../pipeline/observe/pace.ts';
 
 function paceOf(share: number, mostMs: number) {
   const spent = { active: 500, idle: 500 };
-  const pace = createPace({ share, mostMs }, () => ({ ...spent }));
-  return { pace, spent };
+  const newest = { sinceMs: Infinity };
+  const pace = createPace(
+    { share, blockMs: 300, mostMs },
+    () => newest.sinceMs,
+    () => ({ ...spent }),
+  );
+  return { pace, spent, newest };
 }
 
 it('lets work begin at first, then once the process was busy for no more than its share since', () => {
@@ -23,11 +28,46 @@ it('lets work begin at first, then once the process was busy for no more than it
   expect(pace.restMs()).toBe(0);
 });
 
-it('never lets work wait longer than the most, however busy the process is with other work', () => {
+it('holds work back for no longer than the most, however busy the process is with other work', () => {
   const { pace, spent } = paceOf(0.25, 1000);
   pace.begin();
   spent.active += 900;
+  expect(pace.restMs()).toBe(1000);
+  spent.active += 900;
   expect(pace.restMs()).toBe(100);
   spent.active += 100;
+  expect(pace.restMs()).toBe(0);
+  expect(pace.restMs()).toBe(1000);
+});
+
+it('lets no work begin soon after a block', () => {
+  const { pace, spent, newest } = paceOf(0.25, 1000);
+  newest.sinceMs = 100;
+  expect(pace.restMs()).toBe(200);
+  newest.sinceMs = 300;
+  expect(pace.restMs()).toBe(0);
+  pace.begin();
+  spent.idle += 60_000;
+  newest.sinceMs = 0;
+  expect(pace.restMs()).toBe(300);
+});
+
+it('holds work back for no longer than the most where blocks follow each other quickly', () => {
+  const { pace, spent, newest } = paceOf(0.25, 1000);
+  newest.sinceMs = 0;
+  expect(pace.restMs()).toBe(300);
+  spent.idle += 250;
+  expect(pace.restMs()).toBe(300);
+  spent.idle += 550;
+  expect(pace.restMs()).toBe(200);
+  spent.idle += 200;
+  expect(pace.restMs()).toBe(0);
+});
+
+it('paces tasks by the blocks that are read', () => {
+  let sinceNewestMs = 0;
+  const pace = createTaskPace({ sinceNewestMs: () => sinceNewestMs });
+  expect(pace.restMs()).toBeGreaterThan(0);
+  sinceNewestMs = Infinity;
   expect(pace.restMs()).toBe(0);
 });
