@@ -18,11 +18,12 @@ const SAMPLE_ROWS = 20_000;
 const COUNT_SECONDS = 4;
 
 /**
- * Counts matching transfers: exact for a single token or account, from the maintained counts; otherwise exact up to
+ * Counts matching transfers: exact for a single token, account or block, from what is kept of it; otherwise exact up to
  * 100,000 and an estimate beyond.
  */
 export async function countTransfers(reading: Reading): Promise<CarriedCount> {
   const { clickhouse, plan, filters } = reading;
+  if (plan.count !== null) return { count: plan.count, isEstimate: false };
   if (plan.exact !== null) {
     return { count: await subjectCount(reading, plan.exact), isEstimate: false };
   }

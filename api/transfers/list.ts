@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
+import { countedBlock, newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
@@ -75,7 +75,9 @@ async function pageByNumber(
   const reads = page === 'last' ? null : rowsByOffset(reading, (page - 1) * limit, limit + 1);
   const whole = reading.plan.isShort && page === 1 ? await reads : null;
   const [count, early] = await Promise.all([
-    whole !== null && whole.length <= limit ? { count: whole.length, isEstimate: false } : counted(reading),
+    whole !== null && whole.length <= limit
+      ? { count: whole.length, isEstimate: false }
+      : countTransfers(reading),
     reads,
   ]);
   // The page may be newer than the count, which must not be lower than the rows shown.
@@ -100,7 +102,7 @@ async function pageByCursor(
 ): Promise<Envelope<StoredTransfer>> {
   const { limit, query } = request;
   const [count, rows] = await Promise.all([
-    position.carried ?? counted(reading),
+    position.carried ?? countTransfers(reading),
     reading.plan.sources.length === 0 ? [] : readAfter(reading, position.after, limit + 1),
   ]);
   return cursorEnvelope(rows.slice(0, limit), limit, {
@@ -109,10 +111,6 @@ async function pageByCursor(
     countIsEstimate: count.isEstimate,
     nextCursor: nextCursor(rows, limit, reading, count, searchKey),
   });
-}
-
-async function counted(reading: Reading): Promise<CarriedCount> {
-  return reading.plan.sources.length === 0 ? { count: 0, isEstimate: false } : await countTransfers(reading);
 }
 
 async function rowsByOffset(reading: Reading, offset: number, limit: number): Promise<StoredTransfer[]> {
@@ -157,12 +155,15 @@ async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<P
   const { clickhouse, tables, scanRows = SCAN_ROWS } = deps;
   const { felts, block, asOf } = search;
   const subjects = subjectsToCount(felts);
-  const [totals, searchIsHash] = await Promise.all([
+  const [totals, searchIsHash, only] = await Promise.all([
     // Those of the block: the choice of rows, and with it an estimated count, must not change with newer ones.
     subjectTotals(clickhouse, tables, subjects, asOf?.height ?? MAX_HEIGHT),
     felts.search === undefined || felts.txhash !== undefined
       ? false
       : hasTransaction(clickhouse, tables, felts.search),
+    block === null || Object.keys(felts).length > 0
+      ? null
+      : countedBlock(clickhouse, tables, { height: block }),
   ]);
   const total = ({ kind, felt }: Subject): number =>
     totals[subjects.findIndex((subject) => subject.kind === kind && subject.felt === felt)] ?? 0;
@@ -171,5 +172,11 @@ async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<P
     isBusyPair &&
     felts.token !== undefined &&
     (await kindOfToken(clickhouse, tables, felts.token)) !== 'unknown';
-  return planTransfers(tables, felts, block, { total, scanRows, hasLegs, searchIsHash });
+  return planTransfers(tables, felts, block, {
+    total,
+    scanRows,
+    hasLegs,
+    searchIsHash,
+    ofBlock: only?.transfers ?? 0,
+  });
 }

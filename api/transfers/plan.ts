@@ -33,10 +33,19 @@ export interface Plan {
   readonly positions: TransferSource | null;
   /** The answer mostly fits on the first page, so rows are counted only if that is full. */
   readonly isShort: boolean;
+  /** The number of transfers of the whole answer; null: not known yet. */
+  readonly count: number | null;
 }
 
 /** Matches no row. */
-export const nothing: Plan = { sources: [], subject: null, exact: null, positions: null, isShort: false };
+export const nothing: Plan = {
+  sources: [],
+  subject: null,
+  exact: null,
+  positions: null,
+  isShort: false,
+  count: 0,
+};
 
 /** Facts that the plan depends on besides the filters. */
 export interface PlanFacts {
@@ -47,6 +56,8 @@ export interface PlanFacts {
   readonly hasLegs: boolean;
   /** Whether the searched felt is the hash of a transaction with transfers. */
   readonly searchIsHash: boolean;
+  /** Transfers of the block, if it is the only filter. */
+  readonly ofBlock: number;
 }
 
 const token = (felt: Felt): Subject => ({ kind: 'token', felt });
@@ -101,7 +112,10 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         : candidate.subjects.reduce((sum, subject) => sum + facts.total(subject), 0),
   }));
   const [best] = weighed.toSorted((a, b) => a.rows - b.rows);
-  if (best === undefined) return single(transfersOfBlock(tables, block ?? 0));
+  if (best === undefined) {
+    const { ofBlock: count } = facts;
+    return count === 0 ? nothing : { ...single(transfersOfBlock(tables, block ?? 0)), count };
+  }
   const isOnly = weighed.length === 1;
   const [subject = null] = best.subjects;
   const side = pairSideOf(felts);
@@ -117,6 +131,7 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         exact: isOnly ? subject : null,
         positions,
         isShort: false,
+        count: null,
       };
     case 'account':
     case 'from':
@@ -127,6 +142,7 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         exact: isOnly && best.filter === 'account' ? subject : null,
         positions,
         isShort: false,
+        count: null,
       };
     case 'search':
       return planSearch(tables, felts.search, facts, isOnly);
@@ -151,9 +167,9 @@ function planSearch(tables: Tables, felt: Felt | undefined, facts: PlanFacts, is
   const matching = all.filter(({ hasRows }) => hasRows);
   const sources = matching.length === 0 ? all : matching;
   const subject = sources.length === 1 ? (sources[0]?.subject ?? null) : null;
-  return { ...nothing, sources, subject, exact: isOnly ? subject : null };
+  return { ...nothing, sources, subject, exact: isOnly ? subject : null, count: null };
 }
 
 function single(source: TransferSource): Plan {
-  return { ...nothing, sources: [{ source, subject: null }] };
+  return { ...nothing, sources: [{ source, subject: null }], count: null };
 }

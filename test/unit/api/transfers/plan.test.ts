@@ -15,6 +15,7 @@ function knowing(totals: Record<string, number>, { searchIsHash = false, hasLegs
     searchIsHash,
     hasLegs,
     scanRows: 1000,
+    ofBlock: 3,
     total: ({ kind, felt }) => known.get(`${kind}:${BigInt(felt).toString(16)}`) ?? 0,
   };
 }
@@ -99,6 +100,16 @@ describe('the plan of a page of transfers', () => {
     const plan = planTransfers(tables, {}, 7, known);
     expect(plan.sources[0]?.source.sql).toContain('<indexed_blocks>');
     expect(plan.exact).toBeNull();
+  });
+
+  it('knows the number of transfers of a block, and reads none of a block that is empty or not indexed', () => {
+    const known = knowing({});
+    expect(planTransfers(tables, {}, 7, known)).toMatchObject({ sources: { length: 1 }, count: 3 });
+    expect(planTransfers(tables, {}, 7, { ...known, ofBlock: 0 })).toMatchObject({ sources: [], count: 0 });
+    expect(planTransfers(tables, { account: A }, 7, known).count).toBeNull();
+    expect(planTransfers(tables, { token: T }, 7, known).count).toBeNull();
+    expect(planTransfers(tables, { search: S }, 7, known).count).toBeNull();
+    expect(planTransfers(tables, { txhash: S }, 7, known).count).toBeNull();
   });
 
   it('treats a search as what the counts show it is', () => {
