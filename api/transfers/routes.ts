@@ -64,7 +64,7 @@ function listRoute(
       'Newest first, sorted by block, position of the event and item of a batch. Filters combine with AND. At least one of',
       `${allowedFilters.map((name) => `\`${name}\``).join(', ')} is required; a request without one returns 400, and`,
       '`allowed_filters` lists them. Height and time bounds narrow the list but do not count as filters. `page` reaches row',
-      '1,000,000; `cursor` has no limit. `count` is exact for a single token or account, and otherwise up to 100,000; above',
+      '1,000,000; `cursor` has no limit. `count` is exact for a single token, account or block, otherwise up to 100,000; above',
       'that it is an estimate, and `count_is_estimate` is true.',
     ].join(' '),
     tag: 'Transfers',

@@ -226,7 +226,7 @@ export class Operations extends HeyApiClient {
     /**
      * List transfers
      *
-     * Newest first, sorted by block, position of the event and item of a batch. Filters combine with AND. At least one of `account`, `account_address`, `from_account`, `from_address`, `to_account`, `to_address`, `token`, `token_address`, `block`, `txhash`, `search` is required; a request without one returns 400, and `allowed_filters` lists them. Height and time bounds narrow the list but do not count as filters. `page` reaches row 1,000,000; `cursor` has no limit. `count` is exact for a single token or account, and otherwise up to 100,000; above that it is an estimate, and `count_is_estimate` is true.
+     * Newest first, sorted by block, position of the event and item of a batch. Filters combine with AND. At least one of `account`, `account_address`, `from_account`, `from_address`, `to_account`, `to_address`, `token`, `token_address`, `block`, `txhash`, `search` is required; a request without one returns 400, and `allowed_filters` lists them. Height and time bounds narrow the list but do not count as filters. `page` reaches row 1,000,000; `cursor` has no limit. `count` is exact for a single token, account or block, otherwise up to 100,000; above that it is an estimate, and `count_is_estimate` is true.
      *
      * **Limits**
      *
