@@ -52,7 +52,7 @@ export async function listTransfers(
     throw invalidInput({ cursor: ['Not a cursor of these filters and this order.'] });
   }
   const filters = await heightsOf(deps, search);
-  const plan = filters === null ? nothing : await planOf(deps, search);
+  const plan = filters === null ? nothing : await planOf(deps, search, position?.carried ?? null);
   const reading: Reading = {
     ...deps,
     plan,
@@ -151,19 +151,23 @@ export async function heightsOf(
   return lo > hi ? null : { felts, lo, hi };
 }
 
-async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<Plan> {
+/** @param carried the number of transfers of the whole answer, if a cursor has it */
+async function planOf(
+  deps: TransferListDeps,
+  search: TransferSearch,
+  carried: CarriedCount | null,
+): Promise<Plan> {
   const { clickhouse, tables, scanRows = SCAN_ROWS } = deps;
   const { felts, block, asOf } = search;
   const subjects = subjectsToCount(felts);
-  const [totals, searchIsHash, only] = await Promise.all([
+  const isBlock = block !== null && Object.keys(felts).length === 0;
+  const [totals, searchIsHash, counted] = await Promise.all([
     // Those of the block: the choice of rows, and with it an estimated count, must not change with newer ones.
     subjectTotals(clickhouse, tables, subjects, asOf?.height ?? MAX_HEIGHT),
     felts.search === undefined || felts.txhash !== undefined
       ? false
       : hasTransaction(clickhouse, tables, felts.search),
-    block === null || Object.keys(felts).length > 0
-      ? null
-      : countedBlock(clickhouse, tables, { height: block }),
+    isBlock && carried === null ? countedBlock(clickhouse, tables, { height: block }) : null,
   ]);
   const total = ({ kind, felt }: Subject): number =>
     totals[subjects.findIndex((subject) => subject.kind === kind && subject.felt === felt)] ?? 0;
@@ -177,6 +181,6 @@ async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<P
     scanRows,
     hasLegs,
     searchIsHash,
-    ofBlock: only?.transfers ?? 0,
+    ofBlock: carried?.count ?? counted?.transfers ?? 0,
   });
 }
