@@ -64,7 +64,7 @@ const MAX_CLAIMED = 8;
  * are released when the observer stops.
  *
  * During a backfill, tasks that no client has requested are processed one by one, each followed by a pause; at other times they
- * begin at a pace that leaves this process free for most of the time.
+ * begin at their pace, which leaves the machine to new blocks.
  */
 export function startWorker<M, C extends Claim = Claim>(
   observer: Observer,
