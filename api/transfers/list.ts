@@ -181,6 +181,6 @@ async function planOf(
     scanRows,
     hasLegs,
     searchIsHash,
-    ofBlock: carried?.count ?? counted?.transfers ?? 0,
+    ofBlock: isBlock ? (carried?.count ?? counted?.transfers ?? 0) : 0,
   });
 }

@@ -18,7 +18,7 @@ export interface PaceOptions {
   readonly share: number;
   /** Nothing begins so soon after the newest block, which is then projected and read. */
   readonly blockMs: number;
-  /** Work that is held back for so long begins, whatever else. */
+  /** However busy the process is, work begins so long after work last began; blocks hold it back for no longer either. */
   readonly mostMs: number;
 }
 
@@ -28,27 +28,31 @@ const TASKS: PaceOptions = { share: 0.4, blockMs: 700, mostMs: 1000 };
 export const createTaskPace = (blocks: Pick<BlockFeed, 'sinceNewestMs'>): Pace =>
   createPace(TASKS, () => blocks.sinceNewestMs());
 
-/** Slows work down where the process is busy. Work that waits for others, as downloads do, is not slowed down. */
+/** Slows work down where the process is busy or a block is new. Work that waits for others, as downloads do, is not slowed down. */
 export function createPace(
   { share, blockMs, mostMs }: PaceOptions,
   sinceNewestMs: () => number,
   utilization: () => Utilization = () => performance.eventLoopUtilization(),
 ): Pace {
   let last: Utilization | null = null;
+  /** Since when blocks, one soon after the other, have held work back. */
   let heldSince: number | null = null;
   return {
     restMs() {
       const { active, idle } = utilization();
       const now = active + idle;
-      const busyRestMs = last === null ? 0 : (active - last.active) / share - (now - last.active - last.idle);
-      const restMs = Math.max(busyRestMs, blockMs - sinceNewestMs());
-      heldSince = restMs > 0 ? (heldSince ?? now) : null;
+      const busyRestMs =
+        last === null
+          ? 0
+          : Math.min((active - last.active) / share, mostMs) - (now - last.active - last.idle);
+      const blockRestMs = blockMs - sinceNewestMs();
+      heldSince = blockRestMs > 0 ? (heldSince ?? now) : null;
       const leftMs = heldSince === null ? 0 : heldSince + mostMs - now;
-      if (leftMs <= 0) heldSince = null;
-      return Math.max(0, Math.min(restMs, leftMs));
+      return Math.max(0, busyRestMs, Math.min(blockRestMs, leftMs));
     },
     begin() {
       last = utilization();
+      heldSince = null;
     },
   };
 }

@@ -56,7 +56,7 @@ const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
 /** Bounds the pause after a slow task of a backfill, such as a download. */
 const MAX_PAUSE_MS = 5000;
-/** Tasks claimed at a time that no client requested; all at once would keep the process busy for long. */
+/** Tasks claimed at a time, unless only requested ones are; all at once would keep the process busy for long. */
 const MAX_CLAIMED = 8;
 
 /**

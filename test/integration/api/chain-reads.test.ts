@@ -168,6 +168,18 @@ describe('GET /api/transfers/', () => {
     expect((await transfers({ token: '0xc01', token_address: COIN })).json.count).toBe(2);
   });
 
+  it('pages through a block, with the number of its transfers on each page', async () => {
+    const first = await transfers({ block: '10', limit: '1' });
+    const next = String(first.json.links?.next_cursor);
+    const second = await transfers({ block: '10', limit: '1', cursor: next });
+    const last = await transfers({ block: '10', limit: '1', page: 'last' });
+    for (const { json } of [first, second, last])
+      expect([json.count, json.results?.length, json.results?.[0]?.block]).toEqual([2, 1, 10]);
+    expect(second.json.links?.next_cursor).toBeNull();
+    expect(second.json.results).toEqual(last.json.results);
+    expect(second.json.results).not.toEqual(first.json.results);
+  });
+
   it('answers invalid parameters 400 with their names', async () => {
     const prime = '0x800000000000011000000000000000000000000000000000000000000000001';
     const wrong: [string, string][] = [

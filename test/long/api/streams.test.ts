@@ -270,7 +270,7 @@ async function openStream(apiKey: string, options: RequestOptions = {}): Promise
 function openUnread(apiKey: string): { resume(): Promise<IncomingMessage> } {
   const { port, hostname } = new URL(service.baseUrl);
   const socket = connect(Number(port), hostname).pause();
-  const opened = openStream(apiKey, { createConnection: () => socket });
+  const opened = openStream(apiKey, { agent: undefined, createConnection: () => socket });
   return {
     async resume() {
       socket.resume();
