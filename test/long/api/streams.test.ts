@@ -272,11 +272,9 @@ function openUnread(apiKey: string): { resume(): Promise<IncomingMessage> } {
   const socket = connect(Number(port), hostname).pause();
   const opened = openStream(apiKey, { agent: undefined, createConnection: () => socket });
   return {
-    async resume() {
+    resume() {
       socket.resume();
-      const response = await opened;
-      // Node closes no connection that was paused when it was made.
-      return response.once('end', () => socket.destroy());
+      return opened;
     },
   };
 }
