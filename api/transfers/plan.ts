@@ -37,15 +37,17 @@ export interface Plan {
   readonly count: number | null;
 }
 
-/** Matches no row. */
-export const nothing: Plan = {
-  sources: [],
+/** Of which nothing is known. */
+const unknown = {
   subject: null,
   exact: null,
   positions: null,
   isShort: false,
-  count: 0,
-};
+  count: null,
+} as const;
+
+/** Matches no row. */
+export const nothing: Plan = { ...unknown, sources: [], count: 0 };
 
 /** Facts that the plan depends on besides the filters. */
 export interface PlanFacts {
@@ -56,7 +58,7 @@ export interface PlanFacts {
   readonly hasLegs: boolean;
   /** Whether the searched felt is the hash of a transaction with transfers. */
   readonly searchIsHash: boolean;
-  /** Transfers of the block, if it is the only filter. */
+  /** Transfers of the block, if it is the only filter; otherwise not used. */
   readonly ofBlock: number;
 }
 
@@ -126,23 +128,21 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
   switch (best.filter) {
     case 'token':
       return {
+        ...unknown,
         sources: [{ source: transfersOfToken(tables), subject }],
         subject,
         exact: isOnly ? subject : null,
         positions,
-        isShort: false,
-        count: null,
       };
     case 'account':
     case 'from':
     case 'to':
       return {
+        ...unknown,
         sources: [{ source: transfersOfAccount(tables, best.filter), subject }],
         subject,
         exact: isOnly && best.filter === 'account' ? subject : null,
         positions,
-        isShort: false,
-        count: null,
       };
     case 'search':
       return planSearch(tables, felts.search, facts, isOnly);
@@ -167,9 +167,9 @@ function planSearch(tables: Tables, felt: Felt | undefined, facts: PlanFacts, is
   const matching = all.filter(({ hasRows }) => hasRows);
   const sources = matching.length === 0 ? all : matching;
   const subject = sources.length === 1 ? (sources[0]?.subject ?? null) : null;
-  return { ...nothing, sources, subject, exact: isOnly ? subject : null, count: null };
+  return { ...unknown, sources, subject, exact: isOnly ? subject : null };
 }
 
 function single(source: TransferSource): Plan {
-  return { ...nothing, sources: [{ source, subject: null }], count: null };
+  return { ...unknown, sources: [{ source, subject: null }] };
 }
