@@ -372,9 +372,9 @@ const versionedColumns = `${transferColumns(feltSql)}, ${feltSql('block_hash')} 
 
 /** By hand: the history of a stream is nothing but these rows, and a schema took a third of its time. */
 const versionedRow: RowParser<VersionedTransfer> = {
-  parse(value) {
-    const [token, block, position, item, from, to, kind, amount, tokenId, txhash, ...rest] =
-      value as string[];
+  parse(line) {
+    const cells = String(line).split('\t');
+    const [token, block, position, item, from, to, kind, amount, tokenId, txhash, ...rest] = cells;
     const [timestamp, fee, feeUnit, isFee, executionStatus, blockHash, seq, isDeleted] = rest;
     return {
       transfer: {
