@@ -27,7 +27,9 @@ const routeOf = (response: z.ZodType) =>
   });
 
 async function partsOf(response: z.ZodType, value: unknown): Promise<string[]> {
-  return await Array.fromAsync(jsonParts(routeOf(response), 200, value));
+  const parts: string[] = [];
+  for await (const part of jsonParts(routeOf(response), 200, value)) parts.push(part);
+  return parts;
 }
 
 describe('an answer in parts', () => {

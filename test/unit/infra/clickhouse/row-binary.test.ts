@@ -26,8 +26,14 @@ describe('RowBinary, as ClickHouse documents it', () => {
     ['DateTime', 1_685_168_481, '61a17164'],
     ['UInt64', 1_763_887_048_000, '4065dcaf9a010000'],
     ['UInt64', 18_446_744_073_709_551_615n, 'ffffffffffffffff'],
+    ['UInt64', Number.MAX_SAFE_INTEGER, 'ffffffffffff1f00'],
+    ['UInt64', 4_294_967_295, 'ffffffff00000000'],
+    ['UInt64', 1n, '0100000000000000'],
     ['String', '', '00'],
     ['String', 'é', '02c3a9'],
+    ['String', 'ab\u0080', '046162c280'],
+    ['String', 'x'.repeat(32), `20${'78'.repeat(32)}`],
+    ['String', 'x'.repeat(33), `21${'78'.repeat(33)}`],
     ['LowCardinality(String)', 'ab', '026162'],
     ['Array(UInt32)', [1, 2], '020100000002000000'],
     ['FixedString(32)', `0x${'0'.repeat(62)}1f`, `${'00'.repeat(31)}1f`],
@@ -41,6 +47,14 @@ describe('RowBinary, as ClickHouse documents it', () => {
     const bytes = encodeRows([{ name: 'c', type: 'String' }], [{ c: text }]);
     expect(bytes.subarray(0, 4).toString('hex')).toBe('c08db701');
     expect(bytes.subarray(4).toString()).toBe(text);
+  });
+
+  test('every felt is written as its own bytes, also after thousands of others and again', () => {
+    const felt = (n: number): string => `0x${n.toString(16).padStart(64, '0')}`;
+    const numbers = Array.from({ length: 20_000 }, (_, n) => n);
+    const rows = [...numbers, ...numbers.toReversed(), 0, 0].map((n) => ({ c: felt(n) }));
+    const bytes = encodeRows([{ name: 'c', type: 'FixedString(32)' }], rows);
+    expect(bytes.toString('hex')).toBe(rows.map(({ c }) => c.slice(2)).join(''));
   });
 
   test('256-bit numbers, signed and not, are two’s complement', () => {
@@ -69,6 +83,8 @@ describe('nothing is cut to fit', () => {
     ['UInt64', -1n],
     ['UInt64', 2n ** 64n],
     ['UInt64', 2 ** 53],
+    ['UInt64', -1],
+    ['UInt64', 0.5],
     ['UInt256', -1n],
     ['UInt256', 2n ** 256n],
     ['UInt256', 1],
@@ -77,6 +93,8 @@ describe('nothing is cut to fit', () => {
     ['String', 1],
     ['FixedString(32)', '0x1'],
     ['FixedString(32)', `0x${'g'.repeat(64)}`],
+    ['FixedString(32)', `0x${'0'.repeat(63)}g`],
+    ['FixedString(32)', `0x${'0'.repeat(62)}g0`],
     ['Array(UInt32)', 1],
   ] as const)('%s refuses %s', (type, cell) => {
     expect(() => one(type, cell)).toThrow(TypeError);
