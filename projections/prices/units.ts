@@ -15,13 +15,11 @@ export function usdOf(units: bigint): string {
   return withPoint(units.toString());
 }
 
-const ZERO = '0'.charCodeAt(0);
-
 function withPoint(units: string): string {
   const digits = units.padStart(PRICE_DECIMALS + 1, '0');
   const point = digits.length - PRICE_DECIMALS;
   let end = digits.length;
-  while (end > point && digits.charCodeAt(end - 1) === ZERO) end -= 1;
+  while (end > point && digits[end - 1] === '0') end -= 1;
   return end === point ? digits.slice(0, point) : `${digits.slice(0, point)}.${digits.slice(point, end)}`;
 }
 
