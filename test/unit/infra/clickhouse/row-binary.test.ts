@@ -35,6 +35,7 @@ describe('RowBinary, as ClickHouse documents it', () => {
     ['String', 'x'.repeat(32), `20${'78'.repeat(32)}`],
     ['String', 'x'.repeat(33), `21${'78'.repeat(33)}`],
     ['LowCardinality(String)', 'ab', '026162'],
+    ['LowCardinality(String)', 'x'.repeat(300), `ac02${'78'.repeat(300)}`],
     ['Array(UInt32)', [1, 2], '020100000002000000'],
     ['FixedString(32)', `0x${'0'.repeat(62)}1f`, `${'00'.repeat(31)}1f`],
     ['Array(FixedString(32))', [`0x0${'a'.repeat(63)}`], `010a${'aa'.repeat(31)}`],
@@ -47,6 +48,17 @@ describe('RowBinary, as ClickHouse documents it', () => {
     const bytes = encodeRows([{ name: 'c', type: 'String' }], [{ c: text }]);
     expect(bytes.subarray(0, 4).toString('hex')).toBe('c08db701');
     expect(bytes.subarray(4).toString()).toBe(text);
+  });
+
+  test('every text of few or many is written as its own bytes, also again', () => {
+    const texts = Array.from({ length: 3000 }, (_, n) => `é${n}`);
+    const rows = [...texts, ...texts.toReversed(), ''].map((c) => ({ c }));
+    const written = (type: ColumnType): string => encodeRows([{ name: 'c', type }], rows).toString('hex');
+    const apart = rows.map(
+      ({ c }) => `${Buffer.from([Buffer.byteLength(c)]).toString('hex')}${Buffer.from(c).toString('hex')}`,
+    );
+    expect(written('LowCardinality(String)')).toBe(apart.join(''));
+    expect(written('String')).toBe(apart.join(''));
   });
 
   test('every felt is written as its own bytes, also after thousands of others and again', () => {
