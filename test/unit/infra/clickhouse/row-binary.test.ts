@@ -112,6 +112,13 @@ describe('nothing is cut to fit', () => {
     expect(() => one(type, cell)).toThrow(TypeError);
   });
 
+  test('a refused felt is refused again, and leaves nothing in the next one', () => {
+    const wrong = `0x${'f'.repeat(62)}g0`;
+    expect(() => one('FixedString(32)', wrong)).toThrow(TypeError);
+    expect(one('FixedString(32)', `0x${'0'.repeat(61)}abc`)).toBe(`${'0'.repeat(61)}abc`);
+    expect(() => one('FixedString(32)', wrong)).toThrow(TypeError);
+  });
+
   test('a missing column is refused', () => {
     expect(() => encodeRows([{ name: 'c', type: 'UInt8' }], [{}])).toThrow(/lacks column c/);
   });
