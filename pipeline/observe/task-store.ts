@@ -3,6 +3,8 @@ import { z } from 'zod';
 import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { storable } from '../../schemas/text.ts';
+import { CLAIM_MS, createClaimUpdate } from './claims.ts';
+import type { Claim, TaskTable } from './claims.ts';
 
 export interface Task {
   readonly subject: string;
@@ -18,27 +20,23 @@ const claimRow = z.object({
   subject: z.string(),
   task: z.unknown(),
   attempts: z.number(),
-  /** The message to publish, stored by an earlier attempt. */
   message: z.unknown(),
-  /** When the claim expires; identifies the claim. */
   next_at: z.number(),
-  /** A client waits for it. */
   is_requested: z.boolean(),
 });
-export type Claim = z.infer<typeof claimRow>;
-
-/** After a crash, how long until a task of the lost process is claimed again. */
-export const CLAIM_MS = 60_000;
 
 /** The tasks of one observer (tds.observer_attempts). */
 export function createTaskStore(pool: Pool, observer: string) {
-  const endClaim = async (claim: Claim, set: string, values: readonly unknown[]): Promise<boolean> => {
-    const { rowCount } = await pool.query(
-      `UPDATE tds.observer_attempts SET ${set} WHERE observer = $1 AND subject = $2 AND next_at = $3`,
-      [observer, claim.subject, claim.next_at, ...values],
-    );
-    return rowCount === 1;
+  const table: TaskTable<Claim> = {
+    name: 'tds.observer_attempts',
+    key: { observer: 'text', subject: 'text' },
+    keyOf: ({ subject }) => ({ observer, subject }),
   };
+  const update = (set: string) => createClaimUpdate(pool, table, set);
+  const storeMessage = update('message = new.message');
+  const recordDone = update('next_at = NULL, message = NULL, last_error = NULL, done_at = new.done_at');
+  const recordFailure = update('attempts = attempts + 1, next_at = new.due_at, last_error = new.last_error');
+  const release = update('next_at = new.due_at');
 
   return {
     /** Stores tasks; returns how many are new or to be repeated. */
@@ -77,19 +75,14 @@ export function createTaskStore(pool: Pool, observer: string) {
       return await sqlRows(pool, claimRow, prepared(sql, [observer, now, limit, now + CLAIM_MS]));
     },
 
-    prepare: (claim: Claim, message: unknown): Promise<boolean> =>
-      endClaim(claim, 'message = $4', [JSON.stringify(message)]),
+    prepare: (claim: Claim, message: unknown): Promise<boolean> => storeMessage(claim, { message }),
 
-    done: (claim: Claim, now: number): Promise<boolean> =>
-      endClaim(claim, 'next_at = NULL, message = NULL, last_error = NULL, done_at = $4', [now]),
+    done: (claim: Claim, now: number): Promise<boolean> => recordDone(claim, { done_at: now }),
 
     failed: (claim: Claim, nextAt: number, error: string): Promise<boolean> =>
-      endClaim(claim, 'attempts = attempts + 1, next_at = $4, last_error = $5', [
-        nextAt,
-        storable(error).slice(0, 2000),
-      ]),
+      recordFailure(claim, { due_at: nextAt, last_error: storable(error).slice(0, 2000) }),
 
-    release: (claim: Claim, now: number): Promise<boolean> => endClaim(claim, 'next_at = $4', [now]),
+    release: (claim: Claim, at: number): Promise<boolean> => release(claim, { due_at: at }),
 
     async backlog(): Promise<{ waiting: number; failing: number }> {
       const [row] = await sqlRows(

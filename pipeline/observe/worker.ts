@@ -8,12 +8,12 @@ import type { Loop } from '../loop.ts';
 import { pauseMs } from './backfill.ts';
 import type { IsBackfilling } from './backfill.ts';
 import type { BlockHandler, LoggedBlock } from './block-feed.ts';
+import { CLAIM_MS } from './claims.ts';
+import type { Claim } from './claims.ts';
 import { OBSERVER_BACKOFF } from './observer.ts';
 import type { Observer } from './observer.ts';
 import type { ObserverMetrics } from './metrics.ts';
 import type { Pace } from './pace.ts';
-import { CLAIM_MS } from './task-store.ts';
-import type { Claim } from './task-store.ts';
 
 /** Tasks in a database. The methods that end a claim return false when the claim has expired and was taken over. */
 export interface TaskStore<C extends Claim, M> {
@@ -39,11 +39,6 @@ export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly concurrency: number;
   readonly metrics: ObserverMetrics;
   readonly isBackfilling: IsBackfilling;
-  /**
-   * How long the message of a task that no client requested waits for others, so that they are stored, published and projected
-   * together. Default 0.
-   */
-  readonly gatherMs?: number;
   readonly random?: () => number;
   /** Of tasks that no client requested. */
   readonly pace: Pace;
@@ -54,8 +49,16 @@ const ATTEMPT_MS = CLAIM_MS - 15_000;
 /** Counting the backlog reads every open task. */
 const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
-/** Bounds the pause after a slow task of a backfill, such as a download. */
-const MAX_PAUSE_MS = 5000;
+/**
+ * During a backfill, between tasks that are processed together. At least: so that they share their statements. At most: after a
+ * slow task, such as a download.
+ */
+const PAUSE_MS = { min: 2000, max: 5000 };
+/**
+ * How long the message of a task that no client requested waits for others, so that they are stored, published and projected
+ * together.
+ */
+const GATHER_MS = 100;
 /** Tasks claimed at a time, unless only requested ones are; all at once would keep the process busy for long. */
 const MAX_CLAIMED = 8;
 
@@ -63,14 +66,14 @@ const MAX_CLAIMED = 8;
  * Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. Unfinished tasks
  * are released when the observer stops.
  *
- * During a backfill, tasks that no client has requested are processed one by one, each followed by a pause; at other times they
+ * During a backfill, a few tasks that no client has requested are processed together, followed by a pause; at other times they
  * begin at their pace, which leaves the machine to new blocks.
  */
 export function startWorker<M, C extends Claim = Claim>(
   observer: Observer,
   options: WorkerOptions<M, C>,
 ): Loop {
-  const { store, concurrency, metrics, isBackfilling, gatherMs = 0, pace } = options;
+  const { store, concurrency, metrics, isBackfilling, pace } = options;
   const { name, log, now, fail } = observer;
   const labels = { observer: name };
   const running = new Set<Promise<void>>();
@@ -79,16 +82,16 @@ export function startWorker<M, C extends Claim = Claim>(
   let isResting = false;
 
   let gathering: Promise<void> | null = null;
-  /** Resolves at the same time for all that call it within `gatherMs`. */
+  /** Resolves at the same time for all that call it within `GATHER_MS`. */
   const gather = (): Promise<void> => {
-    gathering ??= sleep(gatherMs, observer.signal).then(() => {
+    gathering ??= sleep(GATHER_MS, observer.signal).then(() => {
       gathering = null;
     });
     return gathering;
   };
 
-  function start(claim: C, isGathered: boolean): Promise<void> {
-    const run = attempt(observer, options, claim, isGathered && gatherMs > 0 ? gather : null)
+  function start(claim: C): Promise<void> {
+    const run = attempt(observer, options, claim, claim.is_requested ? null : gather)
       .catch((error: unknown) => {
         if (!isPostgresUnavailable(error)) return fail(error);
         const fields = { err: error, observer: name, subject: claim.subject };
@@ -104,11 +107,11 @@ export function startWorker<M, C extends Claim = Claim>(
     return run;
   }
 
-  async function startWithPause(claim: C): Promise<void> {
+  async function startWithPause(claims: readonly C[]): Promise<void> {
     isPausing = true;
     const began = performance.now();
-    await start(claim, false);
-    await sleep(pauseMs(performance.now() - began, { max: MAX_PAUSE_MS }), observer.signal);
+    await Promise.all(claims.map((claim) => start(claim)));
+    await sleep(pauseMs(performance.now() - began, PAUSE_MS), observer.signal);
     isPausing = false;
     if (!observer.signal.aborted) loop.wake();
   }
@@ -128,7 +131,7 @@ export function startWorker<M, C extends Claim = Claim>(
     const limit = isFree ? Math.min(free, MAX_CLAIMED) : free;
     const claims = limit > 0 ? await store.claim(limit, now(), isFree ? 'all' : 'requested') : [];
     if (isFree && claims.length > 0) pace.begin();
-    for (const claim of claims) void start(claim, isFree && !claim.is_requested);
+    for (const claim of claims) void start(claim);
     return claims.length === limit;
   }
 
@@ -144,8 +147,10 @@ export function startWorker<M, C extends Claim = Claim>(
   const loop = observer.loop(async () => {
     const isSlow = await isBackfilling();
     const hasMore = await startTasks(concurrency - running.size, isSlow);
-    if (isSlow && !isPausing && running.size < concurrency) {
-      for (const claim of await store.claim(1, now(), 'all')) void startWithPause(claim);
+    const free = Math.min(concurrency - running.size, MAX_CLAIMED);
+    if (isSlow && !isPausing && free > 0) {
+      const claims = await store.claim(free, now(), 'all');
+      if (claims.length > 0) void startWithPause(claims);
     }
     await countBacklog();
     return running.size < concurrency && hasMore;

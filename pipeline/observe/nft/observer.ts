@@ -57,7 +57,6 @@ export interface NftObserverOptions extends ObserverOptions {
   readonly metrics: Registry;
 }
 
-const GATHER_MS = 100;
 /** Share of all download slots that the gateway may take. */
 const GATEWAY_SHARE = 0.75;
 
@@ -146,7 +145,6 @@ function startNftWorker(
     metrics: observers,
     isBackfilling,
     pace: createTaskPace(blocks),
-    gatherMs: GATHER_MS,
     observe: (_, task, signal) => attemptNft(deps, task, signal),
     onPublished: (message) =>
       outcomes.inc({ outcome: message.type === 'nft.metadata_fetched' ? 'fetched' : message.cause }),

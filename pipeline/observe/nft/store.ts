@@ -1,7 +1,6 @@
 import { z } from 'zod';
 
-import { inBatches } from '../../../infra/batches.ts';
-import { inTransaction, isPostgresUnavailable, prepared, sqlRows } from '../../../infra/postgres/client.ts';
+import { inTransaction, prepared, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import { metadataOf } from '../../../projections/nft-metadata/queries.ts';
 import type { Nft, NftMetadataRow } from '../../../projections/nft-metadata/queries.ts';
@@ -10,7 +9,8 @@ import { felt, tokenStandard, uint } from '../../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
-import { CLAIM_MS } from '../task-store.ts';
+import { CLAIM_MS, createClaimUpdate } from '../claims.ts';
+import type { TaskTable } from '../claims.ts';
 import type { TaskStore } from '../worker.ts';
 
 export const OBSERVER = 'nft';
@@ -29,7 +29,6 @@ const claimRow = z
     failures: z.number(),
     troubles: z.number(),
     message: z.unknown(),
-    /** When the claim expires; identifies the claim. */
     next_at: z.number(),
     is_requested: z.boolean(),
   })
@@ -49,8 +48,11 @@ const keyRow = z
   .object({ token: felt, token_id: uint })
   .transform(({ token, token_id: tokenId }) => ({ token, tokenId }));
 
-/** Claims whose attempts end within moments of each other are updated by one statement. */
-const CLAIM_BATCHES = { most: 16, failsAll: isPostgresUnavailable } as const;
+const TABLE: TaskTable<NftClaim> = {
+  name: 'tds.nft_fetches',
+  key: { token: 'text', token_id: 'numeric' },
+  keyOf: ({ task: { token, tokenId } }) => ({ token, token_id: tokenId }),
+};
 /** Tolerated difference between the clocks of two observers. */
 const CLOCK_SKEW_MS = 5000;
 
@@ -76,19 +78,14 @@ export function createNftStore(
 ): NftStore {
   /** Alternates which group a single free slot goes to, so that requests cannot starve the rest. */
   let isOthersTurn = true;
-  const storeMessage = inBatches<Pick<Outcome, 'claim' | 'message'>, boolean>(
-    async (outcomes) =>
-      await updateClaims(
-        pool,
-        outcomes.map(({ claim, message }) => ({ claim, values: { message } })),
-        'message = new.message',
-      ),
-    CLAIM_BATCHES,
+  const update = (set: string) => createClaimUpdate(pool, TABLE, set);
+  const storeMessage = update('message = new.message');
+  const recordOutcome = update(
+    `message = NULL, troubles = 0, asked_at = NULL, failures = new.failures, next_at = new.due_at, last_error = new.last_error,
+      done_at = new.done_at`,
   );
-  const recordOutcome = inBatches<Outcome, boolean>(
-    async (outcomes) => await recordOutcomes(pool, outcomes),
-    CLAIM_BATCHES,
-  );
+  const recordTrouble = update('troubles = troubles + 1, next_at = new.due_at, last_error = new.last_error');
+  const release = update('next_at = new.due_at');
   return {
     add: (tasks, now) => addTasks(pool, schema, tasks, now),
     async request(nfts, now) {
@@ -100,14 +97,11 @@ export function createNftStore(
       isOthersTurn = which === 'all' && !isOthersTurn;
       return await claimTasks(pool, { limit, now, which, fullHosts: fullHosts(), isOthersTurn });
     },
-    prepare: (claim, message) => storeMessage({ claim, message }),
-    done: (claim, now, message) => recordOutcome({ claim, now, message }),
+    prepare: (claim, message) => storeMessage(claim, { message }),
+    done: (claim, now, message) => recordOutcome(claim, { ...outcomeOf(message), done_at: now }),
     failed: (claim, nextAt, error) =>
-      endClaim(pool, claim, 'troubles = troubles + 1, next_at = $4, last_error = $5', [
-        nextAt,
-        storable(error).slice(0, 2000),
-      ]),
-    release: (claim, at) => endClaim(pool, claim, 'next_at = $4', [at]),
+      recordTrouble(claim, { due_at: nextAt, last_error: storable(error).slice(0, 2000) }),
+    release: (claim, at) => release(claim, { due_at: at }),
     setHost: ({ token, tokenId }, host) =>
       pool.query(
         prepared(
@@ -255,67 +249,11 @@ async function claimTasks(
   return await sqlRows(pool, claimRow, prepared(sql, values));
 }
 
-async function endClaim(
-  pool: Pool,
-  { task, next_at }: NftClaim,
-  set: string,
-  values: readonly unknown[],
-): Promise<boolean> {
-  const { rowCount } = await pool.query(
-    `UPDATE tds.nft_fetches SET ${set} WHERE token = $1 AND token_id = $2 AND next_at = $3`,
-    [task.token, task.tokenId, next_at, ...values],
-  );
-  return rowCount === 1;
-}
-
-const heldRow = z.object({ token: felt, token_id: uint, next_at: z.number() });
-
-interface Outcome {
-  readonly claim: NftClaim;
-  readonly now: number;
-  readonly message: NftMessage;
-}
-
-/** Records published messages: fetched, or failed and due again at the message's `retry_at`. */
-async function recordOutcomes(pool: Pool, outcomes: readonly Outcome[]): Promise<boolean[]> {
-  const rows = outcomes.map(({ claim, now, message }) => {
-    const values =
-      message.type === 'nft.metadata_fetched'
-        ? { failures: 0, due_at: null, last_error: null }
-        : { failures: message.attempt, due_at: message.retry_at, last_error: message.reason };
-    return { claim, values: { ...values, done_at: now } };
-  });
-  const set = `message = NULL, troubles = 0, asked_at = NULL, failures = new.failures, next_at = new.due_at,
-    last_error = new.last_error, done_at = new.done_at`;
-  return await updateClaims(pool, rows, set);
-}
-
-/**
- * Updates the tasks of claims, each with its own values; returns for each whether the claim still held. Their rows are locked in
- * the order of their keys, as by all statements that wait for several rows: those that meet wait instead of deadlocking.
- */
-async function updateClaims(
-  pool: Pool,
-  claims: readonly { readonly claim: NftClaim; readonly values: Readonly<Record<string, unknown>> }[],
-  set: string,
-): Promise<boolean[]> {
-  const rows = claims.map(({ claim: { task, next_at }, values }) => ({
-    ...values,
-    token: task.token,
-    token_id: task.tokenId,
-    next_at,
-  }));
-  const sql = `UPDATE tds.nft_fetches AS stored SET ${set}
-     FROM (SELECT new.* FROM jsonb_to_recordset($1) AS new (token text, token_id numeric, next_at bigint, message jsonb,
-         failures integer, due_at bigint, last_error text, done_at bigint)
-       JOIN tds.nft_fetches AS held USING (token, token_id, next_at)
-       ORDER BY new.token, new.token_id FOR UPDATE OF held) AS new
-     WHERE stored.token = new.token AND stored.token_id = new.token_id
-     RETURNING stored.token, stored.token_id::text AS token_id, new.next_at`;
-  const updated = await sqlRows(pool, heldRow, prepared(sql, [JSON.stringify(rows)]));
-  // A task that was reset may be claimed twice among these.
-  const held = new Set(updated.map(({ token, token_id, next_at }) => `${token}:${token_id}:${next_at}`));
-  return claims.map(({ claim: { subject, next_at } }) => held.has(`${subject}:${next_at}`));
+/** What a published message says: fetched, or failed and due again at its `retry_at`. */
+function outcomeOf(message: NftMessage) {
+  return message.type === 'nft.metadata_fetched'
+    ? { failures: 0, due_at: null, last_error: null }
+    : { failures: message.attempt, due_at: message.retry_at, last_error: message.reason };
 }
 
 const statesRow = z.object({

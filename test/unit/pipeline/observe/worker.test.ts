@@ -10,8 +10,8 @@ import { sleep } from '../../../../infra/lifecycle.ts';
 import type { Pace } from '../../../../pipeline/observe/pace.ts';
 import { startObserver } from '../../../../pipeline/observe/observer.ts';
 import type { ObserverRun } from '../../../../pipeline/observe/observer.ts';
-import { CLAIM_MS } from '../../../../pipeline/observe/task-store.ts';
-import type { Claim } from '../../../../pipeline/observe/task-store.ts';
+import { CLAIM_MS } from '../../../../pipeline/observe/claims.ts';
+import type { Claim } from '../../../../pipeline/observe/claims.ts';
 import { startWorker } from '../../../../pipeline/observe/worker.ts';
 import type { TaskStore } from '../../../../pipeline/observe/worker.ts';
 import { AppError } from '../../../../schemas/errors.ts';
@@ -85,13 +85,13 @@ describe('startWorker', () => {
       isBackfilling = async () => false,
       pace = { restMs: () => 0, begin: () => {} },
       pollMs = 100,
-      gatherMs = 0,
+      concurrency = 2,
     }: {
       readonly publish?: (subject: string, message: string) => Promise<void>;
       readonly isBackfilling?: () => Promise<boolean>;
       readonly pace?: Pace;
       readonly pollMs?: number;
-      readonly gatherMs?: number;
+      readonly concurrency?: number;
     } = {},
   ): Promise<{ readonly error: unknown }> {
     const publisher: Publisher = {
@@ -116,11 +116,10 @@ describe('startWorker', () => {
           store: tasks.store,
           topic: { ...topics.tokens, schema: z.string() },
           observe: (subject, _, signal) => observe(subject, signal),
-          concurrency: 2,
+          concurrency,
           metrics: createObserverMetrics(new Registry()),
           isBackfilling,
           random: () => 0,
-          gatherMs,
           pace,
         }),
     );
@@ -218,30 +217,47 @@ describe('startWorker', () => {
     expect(tasks.rows.get('a')).toMatchObject({ attempts: 0, next_at: Date.now() });
   });
 
-  it('processes tasks one by one with pauses during a backfill, but requested ones at once', async () => {
-    const tasks = createTasks(['a', 'b', 'c', 'd', 'requested 1', 'requested 2']);
+  it('processes a few tasks together with pauses during a backfill, but requested ones at once', async () => {
+    const others = Array.from({ length: 20 }, (_, i) => `other ${i}`);
+    const tasks = createTasks([...others, 'requested 1', 'requested 2']);
     const begun: [string, number][] = [];
+    const published: number[] = [];
     let isBackfilling = true;
     await start(
       tasks,
       async (subject) => {
         begun.push([subject, Date.now()]);
-        await sleep(100);
+        await sleep(1000);
         return subject;
       },
-      { isBackfilling: async () => isBackfilling },
+      {
+        isBackfilling: async () => isBackfilling,
+        concurrency: 50,
+        publish: async (subject) => void (subject.startsWith('other') && published.push(Date.now())),
+      },
     );
-    await vi.advanceTimersByTimeAsync(1050);
-    expect(begun.slice(0, 2).map(([subject]) => subject)).toEqual(['requested 1', 'requested 2']);
-    const [first, second] = begun.filter(([subject]) => !subject.startsWith('requested'));
-    expect([first?.[0], second?.[0]]).toEqual(['a', 'b']);
-    // A pause of four times the 100 ms that the task took.
-    expect((second?.[1] ?? 0) - (first?.[1] ?? 0)).toBe(500);
-    expect(begun).toHaveLength(4);
+    await vi.advanceTimersByTimeAsync(150);
+    tasks.rows.set('requested 3', { next_at: 0, attempts: 0, message: null, error: '' });
+    await vi.advanceTimersByTimeAsync(5850);
+    const beginnings = (of: string): number[] =>
+      begun.flatMap(([subject, at]) => (subject.startsWith(of) ? [at] : []));
+    expect(beginnings('requested')).toEqual([0, 0, 200]);
+    // A second, and what they waited to be published together; then a pause of four times that.
+    expect(published).toEqual(Array(8).fill(1100));
+    expect(beginnings('other')).toEqual([...Array(8).fill(0), ...Array(8).fill(5500)]);
 
     isBackfilling = false;
-    await vi.advanceTimersByTimeAsync(150);
-    expect(begun.slice(4).map(([subject]) => subject)).toEqual(['c', 'd']);
+    await vi.advanceTimersByTimeAsync(200);
+    expect(beginnings('other')).toHaveLength(20);
+  });
+
+  it('pauses for two seconds after fast tasks of a backfill', async () => {
+    const tasks = createTasks(Array.from({ length: 10 }, (_, i) => `${i}`));
+    const begun: number[] = [];
+    const observe = async (subject: string): Promise<string> => (begun.push(Date.now()), subject);
+    await start(tasks, observe, { isBackfilling: async () => true, concurrency: 50 });
+    await vi.advanceTimersByTimeAsync(3000);
+    expect(begun).toEqual([...Array(8).fill(0), 2100, 2100]);
   });
 
   it('publishes at once what a client has requested, and the rest together', async () => {
@@ -250,16 +266,17 @@ describe('startWorker', () => {
     await start(
       tasks,
       async (subject) => {
-        if (subject === 'b') await sleep(100);
+        if (subject === 'b') await sleep(50);
         return subject;
       },
-      { publish: async (subject) => void published.push([subject, Date.now()]), gatherMs: 250 },
+      { publish: async (subject) => void published.push([subject, Date.now()]) },
     );
     await vi.advanceTimersByTimeAsync(1000);
-    expect(published.map(([subject]) => subject)).toEqual(['requested 1', 'a', 'b']);
-    const [requested, first, second] = published.map(([, at]) => at);
-    expect(requested).toBe(0);
-    expect([first, second]).toEqual([250, 250]);
+    expect(published).toEqual([
+      ['requested 1', 0],
+      ['a', 100],
+      ['b', 100],
+    ]);
   });
 
   describe('at its pace', () => {
@@ -298,9 +315,10 @@ describe('startWorker', () => {
       };
       await start(tasks, observe, { pace: createRests().pace, pollMs: 60_000 });
       await vi.advanceTimersByTimeAsync(400);
+      // When `a` has waited for others to be published with.
       expect(begun).toEqual([
         ['a', 0],
-        ['requested 1', 0],
+        ['requested 1', 100],
       ]);
     });
 
@@ -313,15 +331,15 @@ describe('startWorker', () => {
         return subject;
       };
       await start(tasks, observe, { pace: createRests().pace, pollMs: 60_000 });
-      await vi.advanceTimersByTimeAsync(150);
-      // Both places are taken now, and the rest lasts until 600.
+      await vi.advanceTimersByTimeAsync(250);
+      // Both places are taken now, and the rest lasts until 700.
       tasks.rows.set('requested 2', due());
       await vi.advanceTimersByTimeAsync(250);
       expect(begun).toEqual([
         ['a', 0],
         ['b', 0],
-        ['requested 1', 100],
-        ['requested 2', 200],
+        ['requested 1', 200],
+        ['requested 2', 300],
       ]);
     });
   });
