@@ -2,7 +2,7 @@ import type { Topic } from '../../schemas/topics.ts';
 import type { Logger } from '../log.ts';
 import { CheckpointConflict } from './checkpoints.ts';
 import type { Kafka } from './client.ts';
-import type { Consumption, Handled, LogBatch, TopicPartition } from './consumption.ts';
+import type { ConsumeOptions, Consumption, Handled, LogBatch, TopicPartition } from './consumption.ts';
 
 export interface ConsumerOptions {
   readonly kafka: Pick<Kafka, 'consume'>;
@@ -11,6 +11,7 @@ export interface ConsumerOptions {
   readonly topics: readonly Topic<unknown>[];
   /** Compressed bytes of one fetch. */
   readonly fetchBytes?: number | undefined;
+  readonly minBytes?: ConsumeOptions['minBytes'];
   /** Fires when the consumer shuts down: an error of the handler then counts as `abandoned`. */
   readonly signal: AbortSignal;
   /** Offset to read a partition from: looked up at every assignment, and by `resume`. */
@@ -39,7 +40,8 @@ export interface LogConsumer {
 }
 
 export function createConsumer(options: ConsumerOptions): LogConsumer {
-  const { kafka, log, groupId, topics, fetchBytes, signal, startOffset, handle, onRevoked } = options;
+  const { kafka, log, groupId, topics, fetchBytes, minBytes, signal, startOffset, handle, onRevoked } =
+    options;
   const consuming = Promise.withResolvers<Consumption>();
   let started: Consumption | null = null;
 
@@ -71,6 +73,7 @@ export function createConsumer(options: ConsumerOptions): LogConsumer {
         groupId,
         topics,
         fetchBytes,
+        minBytes,
         startAt: startOffset,
         onBatch,
         ...(onRevoked === undefined ? {} : { onRevoked }),

@@ -47,6 +47,8 @@ export interface ConsumeOptions {
   onCrash(error: unknown): void;
   /** Compressed bytes of one fetch; a larger record batch is fetched alone. Bounds what is decompressed at once. */
   readonly fetchBytes?: number | undefined;
+  /** Compressed bytes that a fetch waits for, at most a second (Kafka's `fetch.min.bytes`). Default: 1. */
+  readonly minBytes?: number | undefined;
 }
 
 export interface Consumption {
@@ -119,7 +121,7 @@ class GroupConsumption implements Consumption {
       heartbeatInterval: 3000,
       // An idle consumer asks this often; `stop` and a seek wait for the fetch under way.
       maxWaitTimeInMs: 1000,
-      minBytes: 1,
+      minBytes: options.minBytes ?? 1,
       maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
       maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),
       retry: {

@@ -23,7 +23,7 @@ export const quarantine: PostgresProjection<QuarantineMessage> = {
   kind: 'postgres',
   name: 'quarantine',
   version: 3,
-  topic: topics.quarantine,
+  topic: { ...topics.quarantine, minBytes: 100_000 },
   ddl: tableSql(import.meta.url),
   async fold(tx, message, { schema }) {
     switch (message.type) {

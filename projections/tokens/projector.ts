@@ -12,7 +12,7 @@ export const tokens: PostgresProjection<TokensMessage> = {
   kind: 'postgres',
   name: 'tokens',
   version: 1,
-  topic: topics.tokens,
+  topic: { ...topics.tokens, minBytes: 100_000 },
   ddl: tableSql(import.meta.url),
   async fold(tx, message, { offset, schema }) {
     switch (message.type) {

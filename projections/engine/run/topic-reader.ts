@@ -8,7 +8,7 @@ export interface TopicReaderOptions extends Pick<
   ConsumerOptions,
   'kafka' | 'log' | 'groupId' | 'signal' | 'onError'
 > {
-  readonly topic: Topic<unknown> & { readonly fetchBytes?: number };
+  readonly topic: Topic<unknown> & { readonly fetchBytes?: number; readonly minBytes?: number };
   readonly readings: Readings;
   onBatch(reading: Reading, batch: LogBatch): Promise<void>;
 }
@@ -31,6 +31,7 @@ export function createTopicReader(options: TopicReaderOptions): TopicReader {
     ...options,
     topics: [topic],
     fetchBytes: topic.fetchBytes,
+    minBytes: topic.minBytes,
     startOffset: async (_, partition) => (await readings.open(partition)).next,
     async handle(batch) {
       const reading = readings.get(batch.partition);
