@@ -8,22 +8,20 @@ const TOKEN = 1;
 const ACCOUNT = 2;
 
 /**
- * Recomputes the subjects that appear in the touched heights, over their whole range. Takes the newest version of each
- * base row without FINAL, which would hide the tombstones: a subject without transfers must become 0.
+ * Recomputes the subjects that appear in the touched heights, over their whole range. FINAL hides what was taken back, so the
+ * tombstones of the touched heights are added with zero transfers: a subject without others must get a tombstone here.
  */
 const RECOMPUTE_SUBJECTS = `
 INSERT INTO {{transfer_counts}} (subject_kind, subject, range, transfers, seq, is_deleted)
 SELECT subject_kind, subject, {range:UInt32}, sum(alive) AS total, {offset:UInt64}, total = 0
 FROM (
-  SELECT subject_kind, subject, argMax(if(is_deleted = 1, 0, transfers), seq) AS alive
-  FROM {{transfer_counts_by_block}}
-  WHERE range = {range:UInt32} AND (subject_kind, subject) IN (
-    SELECT subject_kind, subject FROM {{transfer_counts_by_block}}
-    WHERE range = {range:UInt32} AND block BETWEEN {first:UInt32} AND {last:UInt32}
-  )
-  GROUP BY subject_kind, subject, block
+  SELECT subject_kind, subject, block, transfers AS alive FROM {{transfer_counts_by_block}} FINAL
+  WHERE range = {range:UInt32}
+  UNION ALL
+  SELECT subject_kind, subject, block, toUInt32(0) FROM {{transfer_counts_by_block}}
+  WHERE range = {range:UInt32} AND block BETWEEN {first:UInt32} AND {last:UInt32} AND is_deleted = 1
 )
-GROUP BY subject_kind, subject`;
+GROUP BY subject_kind, subject HAVING countIf(block BETWEEN {first:UInt32} AND {last:UInt32}) > 0`;
 
 export const transferCounts: BlockProjection = {
   kind: 'clickhouse',
