@@ -2,10 +2,22 @@ import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
 import { sqlRows } from './client.ts';
-import type { Pool } from './client.ts';
+import type { Pool, Sql } from './client.ts';
 
 /** PostgreSQL ends the session of a holder that has sent nothing for so long: a process that hangs gives its locks up. */
 const SILENT_MS = 20_000;
+
+/** Whether `withAdvisoryLocks` holds one of these in some process. */
+export async function isAnyAdvisoryLockHeld(db: Sql, names: readonly string[]): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `SELECT 1 FROM pg_locks JOIN unnest($1::text[]) AS name
+       ON (classid::bigint << 32 | objid::bigint) = hashtextextended(name, 0)
+     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1`,
+    [names],
+  );
+  return rowCount === 1;
+}
 
 /**
  * Runs `work` while holding advisory locks of these names. They end with `work`, with the connection and with this process,

@@ -5,7 +5,7 @@ import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { topics } from '../../schemas/topics.ts';
 
-/** Whether history is being indexed: observers then use a bounded share of the machine. */
+/** Whether history is being indexed, or read again for a rebuild: observers then use a bounded share of the machine. */
 export type IsBackfilling = () => Promise<boolean>;
 
 const CACHE_MS = 1000;
@@ -20,15 +20,21 @@ export function pauseMs(workMs: number, { min = 0, max }: { min?: number; max: n
 }
 
 /**
- * True while a chunk of history is not ingested to its end, and after that until the projections have read the log. The
- * answer is cached for a second.
+ * True while a chunk of history is not ingested to its end, after that until the projections have read the log, and during a
+ * rebuild. The answer is cached for a second.
  */
-export function createBackfillCheck(pool: Pool, kafka: Pick<Kafka, 'offsets'>): IsBackfilling {
+export function createBackfillCheck(
+  pool: Pool,
+  kafka: Pick<Kafka, 'offsets'>,
+  isRebuilding: () => Promise<boolean>,
+): IsBackfilling {
   let cached = { until: Number.NEGATIVE_INFINITY, answer: false };
   return async () => {
     if (performance.now() >= cached.until) {
       const answer =
-        (await hasOpenChunk(pool)) || (cached.answer && (await areProjectionsBehind(pool, kafka)));
+        (await hasOpenChunk(pool)) ||
+        (await isRebuilding()) ||
+        (cached.answer && (await areProjectionsBehind(pool, kafka)));
       cached = { until: performance.now() + CACHE_MS, answer };
     }
     return cached.answer;

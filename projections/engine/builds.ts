@@ -6,7 +6,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { TABLE_SETTINGS } from '../../infra/clickhouse/ddl.ts';
 import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
-import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
+import { isAnyAdvisoryLockHeld, withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { withNames } from '../define.ts';
 import type { Projection } from '../define.ts';
@@ -161,17 +161,27 @@ export async function updateTableSettings(
   }
 }
 
+const REBUILD_LOCK = 'tds.rebuild ';
+
+/** Whether a process is filling shadow builds; those that an ended one has left do not count. */
+export async function isRebuilding(db: Sql): Promise<boolean> {
+  const { rows } = await db.query<{ projection: string }>(
+    "SELECT DISTINCT projection FROM tds.builds WHERE state = 'building'",
+  );
+  const locks = rows.map(({ projection }) => REBUILD_LOCK + projection);
+  return locks.length > 0 && (await isAnyAdvisoryLockHeld(db, locks));
+}
+
 /** Keeps other processes from rebuilding these projections or dropping their shadow builds, as `withAdvisoryLocks`. */
 export async function withRebuildLock<T>(
   pool: Pool,
   projections: readonly string[],
   work: (assertHeld: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
-  const lock = 'tds.rebuild ';
-  const busy = (name: string): string => `Another process is rebuilding ${name.slice(lock.length)}`;
+  const busy = (name: string): string => `Another process is rebuilding ${name.slice(REBUILD_LOCK.length)}`;
   return await withAdvisoryLocks(
     pool,
-    projections.map((name) => lock + name),
+    projections.map((name) => REBUILD_LOCK + name),
     busy,
     work,
   );

@@ -1,6 +1,7 @@
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { createBackfillCheck } from '../../../pipeline/observe/backfill.ts';
+import { isRebuilding } from '../../../projections/engine/builds.ts';
 import { createBlockFeed } from '../../../pipeline/observe/block-feed.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
@@ -24,7 +25,7 @@ export const start: StartRole = async (context) => {
       }),
   });
   const observers = createObserverMetrics(metrics);
-  const isBackfilling = createBackfillCheck(pool, kafka);
+  const isBackfilling = createBackfillCheck(pool, kafka, () => isRebuilding(pool));
   const blocks = createBlockFeed({ pool, kafka, log, signal, isBackfilling });
   const observer = await runTokenObserver({
     config,

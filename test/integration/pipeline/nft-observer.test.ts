@@ -15,6 +15,7 @@ import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import { createBlockFeed } from '../../../pipeline/observe/block-feed.ts';
 import { createBackfillCheck } from '../../../pipeline/observe/backfill.ts';
+import { isRebuilding } from '../../../projections/engine/builds.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runNftObserver } from '../../../pipeline/observe/nft/observer.ts';
 import { createNftStore } from '../../../pipeline/observe/nft/store.ts';
@@ -85,7 +86,7 @@ async function start(
   const gatewayEgress = createEgress({ allowNetworks: LOOPBACK, ownPorts: [] });
   releases = [() => rpc.close(), () => egress.close(), () => gatewayEgress.close()];
   const { pool, kafka, log } = world;
-  const isBackfilling = createBackfillCheck(pool, kafka);
+  const isBackfilling = createBackfillCheck(pool, kafka, () => isRebuilding(pool));
   const blocks = createBlockFeed({ pool, kafka, log, isBackfilling });
   const observer = await runNftObserver({
     blocks,

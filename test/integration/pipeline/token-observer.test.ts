@@ -13,6 +13,7 @@ import type { Node } from '../../../pipeline/node/types.ts';
 import { createBlockFeed } from '../../../pipeline/observe/block-feed.ts';
 import type { BlockHandler } from '../../../pipeline/observe/block-feed.ts';
 import { createBackfillCheck } from '../../../pipeline/observe/backfill.ts';
+import { isRebuilding, withRebuildLock } from '../../../projections/engine/builds.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
 import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
@@ -59,7 +60,7 @@ afterAll(async () => {
 });
 
 async function start(handlers: readonly BlockHandler[] = []): Promise<void> {
-  const isBackfilling = createBackfillCheck(pool, kafka);
+  const isBackfilling = createBackfillCheck(pool, kafka, () => isRebuilding(pool));
   const blocks = createBlockFeed({ pool, kafka, log, isBackfilling });
   for (const handle of handlers) blocks.subscribe(handle);
   const observer = await runTokenObserver({
@@ -307,7 +308,7 @@ test('publishes names during a backfill, which ends when the projections have re
     `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height)
      VALUES ('live', 1000, NULL, 1000, 999), ('history', 0, 999, 10, 9)`,
   );
-  const isBackfilling = createBackfillCheck(pool, kafka);
+  const isBackfilling = createBackfillCheck(pool, kafka, () => isRebuilding(pool));
   expect(await isBackfilling()).toBe(true);
   const token = toFelt(0xabcdedn);
   await publish([block(7, { [token]: { standard: 'erc20', class_hash: null } })]);
@@ -331,6 +332,22 @@ test('publishes names during a backfill, which ends when the projections have re
   await vi.waitFor(async () => expect(await isBackfilling()).toBe(false), { timeout: 30_000 });
   for (const table of ['chunks', 'builds', "checkpoints WHERE consumer = 'transfers'"])
     await pool.query(`DELETE FROM tds.${table}`);
+});
+
+test('counts a rebuild as a backfill while its process runs', async () => {
+  const isBackfilling = (): Promise<boolean> => createBackfillCheck(pool, kafka, () => isRebuilding(pool))();
+  await pool.query(
+    "INSERT INTO tds.builds (projection, build, version, shape_hash, state) VALUES ('transfers', 1, 1, '', 'building')",
+  );
+  expect(await isBackfilling()).toBe(false);
+  await withRebuildLock(pool, ['holders'], async () => {
+    expect(await isBackfilling()).toBe(false);
+  });
+  await withRebuildLock(pool, ['holders', 'transfers'], async () => {
+    expect(await isBackfilling()).toBe(true);
+  });
+  expect(await isBackfilling()).toBe(false);
+  await pool.query('DELETE FROM tds.builds');
 });
 
 test('stores the checkpoint after every observer has stored its tasks', async () => {
