@@ -49,11 +49,10 @@ const ATTEMPT_MS = CLAIM_MS - 15_000;
 /** Counting the backlog reads every open task. */
 const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
-/**
- * During a backfill, between tasks that are processed together. At least: so that they share their statements. At most: after a
- * slow task, such as a download.
- */
+/** During a backfill, between tasks that are processed together. At least: so that they share their statements. */
 const PAUSE_MS = { min: 2000, max: 5000 };
+/** Longest wait for tasks of a backfill before the pause: one that waits for an answer, as of a hanging host, goes on beside others. */
+const GROUP_MS = 5000;
 /**
  * How long the message of a task that no client requested waits for others, so that they are stored, published and projected
  * together.
@@ -110,7 +109,8 @@ export function startWorker<M, C extends Claim = Claim>(
   async function startWithPause(claims: readonly C[]): Promise<void> {
     isPausing = true;
     const began = performance.now();
-    await Promise.all(claims.map((claim) => start(claim)));
+    const ended = Promise.all(claims.map((claim) => start(claim)));
+    await Promise.race([ended, sleep(GROUP_MS, observer.signal)]);
     await sleep(pauseMs(performance.now() - began, PAUSE_MS), observer.signal);
     isPausing = false;
     if (!observer.signal.aborted) loop.wake();

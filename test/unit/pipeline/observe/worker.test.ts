@@ -260,6 +260,29 @@ describe('startWorker', () => {
     expect(begun).toEqual([...Array(8).fill(0), 2100, 2100]);
   });
 
+  it('goes on during a backfill while a task hangs', async () => {
+    const tasks = createTasks(['hanging', 'a', 'b', 'c']);
+    const published: [string, number][] = [];
+    await start(
+      tasks,
+      async (subject, signal) => {
+        if (subject === 'hanging') await sleep(60_000, signal);
+        return subject;
+      },
+      {
+        isBackfilling: async () => true,
+        publish: async (subject) => void published.push([subject, Date.now()]),
+      },
+    );
+    await vi.advanceTimersByTimeAsync(25_000);
+    // Two tasks at a time, of which one hangs: 5 s of waiting and as long a pause, then 2 s of pause after fast ones.
+    expect(published).toEqual([
+      ['a', 100],
+      ['b', 10_100],
+      ['c', 12_200],
+    ]);
+  });
+
   it('publishes at once what a client has requested, and the rest together', async () => {
     const tasks = createTasks(['requested 1', 'a', 'b']);
     const published: [string, number][] = [];
