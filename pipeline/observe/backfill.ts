@@ -29,13 +29,11 @@ export function createBackfillCheck(
   isRebuilding: () => Promise<boolean>,
 ): IsBackfilling {
   let cached = { until: Number.NEGATIVE_INFINITY, answer: false };
+  let isIndexing = false;
   return async () => {
     if (performance.now() >= cached.until) {
-      const answer =
-        (await hasOpenChunk(pool)) ||
-        (await isRebuilding()) ||
-        (cached.answer && (await areProjectionsBehind(pool, kafka)));
-      cached = { until: performance.now() + CACHE_MS, answer };
+      isIndexing = (await hasOpenChunk(pool)) || (isIndexing && (await areProjectionsBehind(pool, kafka)));
+      cached = { until: performance.now() + CACHE_MS, answer: isIndexing || (await isRebuilding()) };
     }
     return cached.answer;
   };

@@ -80,7 +80,7 @@ export function createTaskStore(pool: Pool, observer: string) {
     done: (claim: Claim, now: number): Promise<boolean> => recordDone(claim, { done_at: now }),
 
     failed: (claim: Claim, nextAt: number, error: string): Promise<boolean> =>
-      recordFailure(claim, { due_at: nextAt, last_error: storable(error).slice(0, 2000) }),
+      recordFailure(claim, { due_at: nextAt, last_error: storable(error.slice(0, 2000)) }),
 
     release: (claim: Claim, at: number): Promise<boolean> => release(claim, { due_at: at }),
 

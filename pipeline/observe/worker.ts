@@ -49,9 +49,12 @@ const ATTEMPT_MS = CLAIM_MS - 15_000;
 /** Counting the backlog reads every open task. */
 const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
-/** During a backfill, between tasks that are processed together. At least: so that they share their statements. */
+/** During a backfill, between two groups of tasks; the minimum lets tasks collect, so that a group shares its statements. */
 const PAUSE_MS = { min: 2000, max: 5000 };
-/** Longest wait for tasks of a backfill before the pause: one that waits for an answer, as of a hanging host, goes on beside others. */
+/**
+ * Longest wait for a group. A task that is still waiting then, for example for a host that hangs, continues beside the next group,
+ * which is smaller by it.
+ */
 const GROUP_MS = 5000;
 /**
  * How long the message of a task that no client requested waits for others, so that they are stored, published and projected
@@ -78,16 +81,11 @@ export function startWorker<M, C extends Claim = Claim>(
   const running = new Set<Promise<void>>();
   let nextCountAt = 0;
   let isPausing = false;
+  /** Tasks in progress that began in a group: places are left for requested ones. */
+  let grouped = 0;
   let isResting = false;
 
-  let gathering: Promise<void> | null = null;
-  /** Resolves at the same time for all that call it within `GATHER_MS`. */
-  const gather = (): Promise<void> => {
-    gathering ??= sleep(GATHER_MS, observer.signal).then(() => {
-      gathering = null;
-    });
-    return gathering;
-  };
+  const gather = createGathering(observer.signal);
 
   function start(claim: C): Promise<void> {
     const run = attempt(observer, options, claim, claim.is_requested ? null : gather)
@@ -109,7 +107,8 @@ export function startWorker<M, C extends Claim = Claim>(
   async function startWithPause(claims: readonly C[]): Promise<void> {
     isPausing = true;
     const began = performance.now();
-    const ended = Promise.all(claims.map((claim) => start(claim)));
+    grouped += claims.length;
+    const ended = Promise.all(claims.map((claim) => start(claim).finally(() => (grouped -= 1))));
     await Promise.race([ended, sleep(GROUP_MS, observer.signal)]);
     await sleep(pauseMs(performance.now() - began, PAUSE_MS), observer.signal);
     isPausing = false;
@@ -147,7 +146,7 @@ export function startWorker<M, C extends Claim = Claim>(
   const loop = observer.loop(async () => {
     const isSlow = await isBackfilling();
     const hasMore = await startTasks(concurrency - running.size, isSlow);
-    const free = Math.min(concurrency - running.size, MAX_CLAIMED);
+    const free = Math.min(concurrency - running.size, MAX_CLAIMED - grouped);
     if (isSlow && !isPausing && free > 0) {
       const claims = await store.claim(free, now(), 'all');
       if (claims.length > 0) void startWithPause(claims);
@@ -156,6 +155,15 @@ export function startWorker<M, C extends Claim = Claim>(
     return running.size < concurrency && hasMore;
   });
   return loop;
+}
+
+/** Returns a wait that ends at the same time for all that begin it within `GATHER_MS`. */
+function createGathering(signal: AbortSignal): () => Promise<void> {
+  let gathering: Promise<void> | null = null;
+  return () =>
+    (gathering ??= sleep(GATHER_MS, signal).then(() => {
+      gathering = null;
+    }));
 }
 
 async function attempt<M, C extends Claim>(

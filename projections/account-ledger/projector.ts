@@ -12,8 +12,8 @@ SELECT account, token, {range:UInt32}, sum(moved.1), sum(moved.2) AS total, {off
 const TOUCHED = 'range = {range:UInt32} AND block BETWEEN {first:UInt32} AND {last:UInt32}';
 
 /**
- * Recomputes the pairs that appear in the touched heights, over their whole range. Takes the newest version of each base row without FINAL, which would hide the tombstones: a pair without legs
- * must get a tombstone here.
+ * Recomputes the pairs that appear in the touched heights, over their whole range. Takes the newest version of each base
+ * row without FINAL, which would hide the tombstones: a pair without legs must get a tombstone here.
  */
 const RECOMPUTE_OF_FEW = `${RECOMPUTE}
 FROM (
@@ -26,8 +26,8 @@ FROM (
 GROUP BY account, token`;
 
 /**
- * The same. Reads the rows of the whole range in their order, whatever the number of touched heights; their tombstones, which
- * FINAL hides, are added with zero legs.
+ * The same. Reads the rows of the whole range in their order, whatever the number of touched heights. FINAL hides tombstones, so
+ * those of the touched heights are added with zero legs.
  */
 const RECOMPUTE_OF_MANY = `${RECOMPUTE}
 FROM (

@@ -100,7 +100,7 @@ export function createNftStore(
     prepare: (claim, message) => storeMessage(claim, { message }),
     done: (claim, now, message) => recordOutcome(claim, { ...outcomeOf(message), done_at: now }),
     failed: (claim, nextAt, error) =>
-      recordTrouble(claim, { due_at: nextAt, last_error: storable(error).slice(0, 2000) }),
+      recordTrouble(claim, { due_at: nextAt, last_error: storable(error.slice(0, 2000)) }),
     release: (claim, at) => release(claim, { due_at: at }),
     setHost: ({ token, tokenId }, host) =>
       pool.query(
