@@ -350,6 +350,25 @@ test('counts a rebuild as a backfill while its process runs', async () => {
   await pool.query('DELETE FROM tds.builds');
 });
 
+test('a rebuild ends for observers although another projection stands still', async () => {
+  await publish(Array.from({ length: 50 }, (_, i) => block(3072 + i, {})));
+  await pool.query(
+    `WITH build AS (INSERT INTO tds.builds (projection, build, version, shape_hash, state)
+       VALUES ('outdated', 1, 1, '', 'serving'))
+     INSERT INTO tds.checkpoints (consumer, build, topic, topic_id, partition, next_offset)
+     VALUES ('outdated', 1, $1, 'id', $2, 0)`,
+    [topics.chainBlocks.name, partitionOfHeight(3072)],
+  );
+  let isRunning = true;
+  const isBackfilling = createBackfillCheck(pool, kafka, async () => isRunning);
+  expect(await isBackfilling()).toBe(true);
+  isRunning = false;
+  await sleep(1100);
+  expect(await isBackfilling()).toBe(false);
+  for (const table of ['builds', "checkpoints WHERE consumer = 'outdated'"])
+    await pool.query(`DELETE FROM tds.${table}`);
+});
+
 test('stores the checkpoint after every observer has stored its tasks', async () => {
   const checkpoints = async () => {
     const { rows } = await pool.query(

@@ -283,6 +283,22 @@ describe('startWorker', () => {
     ]);
   });
 
+  it('leaves places for requested tasks during a backfill while others hang', async () => {
+    const tasks = createTasks(Array.from({ length: 20 }, (_, i) => `hanging ${i}`));
+    const begun: string[] = [];
+    const observe = async (subject: string, signal: AbortSignal): Promise<string> => {
+      begun.push(subject);
+      await sleep(40_000, signal);
+      return subject;
+    };
+    await start(tasks, observe, { isBackfilling: async () => true, concurrency: 9 });
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(begun).toHaveLength(8);
+    tasks.rows.set('requested 1', { next_at: 0, attempts: 0, message: null, error: '' });
+    await vi.advanceTimersByTimeAsync(200);
+    expect(begun).toHaveLength(9);
+  });
+
   it('publishes at once what a client has requested, and the rest together', async () => {
     const tasks = createTasks(['requested 1', 'a', 'b']);
     const published: [string, number][] = [];
