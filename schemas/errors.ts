@@ -39,6 +39,7 @@ export const errorCodes = {
   CHECKPOINT_OUTSIDE_LOG:
     'a checkpoint is outside the offsets of its topic, or the topic was deleted and created again',
   TOPIC_MISMATCH: 'a topic exists with another number of partitions than declared',
+  MESSAGE_TOO_LARGE: 'Kafka does not accept a message of this size; raise max.message.bytes of its topic',
   MESSAGE_INVALID: 'a message could not be parsed; its partition is halted',
   BUILD_RETIRED: 'the build being written was replaced by another build of the projection',
   LOG_BEGINNING_GONE: 'the first messages of a topic were deleted, so nothing can be rebuilt from it',

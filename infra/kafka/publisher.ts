@@ -20,8 +20,8 @@ export interface Publication {
 export interface Publisher {
   /**
    * Appends messages to a topic. Resolves after all in-sync replicas have them, with the partition and offset of each, in
-   * the order given; messages of one partition keep their order. Rejects with a retryable `STORE_UNAVAILABLE`; the
-   * messages may be in the log all the same.
+   * the order given; messages of one partition keep their order. Rejects with a retryable `STORE_UNAVAILABLE`, or with
+   * `MESSAGE_TOO_LARGE`; messages may be in the log all the same, of each partition those before one that failed.
    */
   publish<M>(topic: Topic<M>, messages: readonly OutgoingMessage<M>[]): Promise<Publication[]>;
   close(): Promise<void>;
@@ -36,7 +36,7 @@ interface EncodedMessage {
   readonly value: string;
 }
 
-/** Messages of one call for one partition, waiting to be sent. */
+/** Messages of one call for one partition, waiting to be sent in one request. */
 interface PendingAppend {
   readonly messages: readonly EncodedMessage[];
   readonly size: number;
@@ -52,7 +52,10 @@ interface ProducerLease {
   isRetired: boolean;
 }
 
-/** Uncompressed bytes of one request when several calls share it; one record batch must stay below 16 MB compressed. */
+/**
+ * Uncompressed bytes of one request, unless it is a single message: a topic accepts a record batch of at least
+ * `MAX_MESSAGE_BYTES`, compressed.
+ */
 const REQUEST_BYTES = 12_000_000;
 /** Requests to a broker that run side by side: kafkajs sends those of one producer one after the other. */
 const PRODUCERS = 4;
@@ -104,10 +107,7 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
         offset += pending.messages.length;
       }
     } catch (cause) {
-      const error = new AppError('STORE_UNAVAILABLE', 'Kafka did not acknowledge', {
-        retryable: true,
-        cause,
-      });
+      const error = produceError(topic, messages, cause);
       for (const pending of appends) pending.reject(error);
     }
   };
@@ -119,9 +119,12 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
     messages: readonly EncodedMessage[],
   ): Promise<number> => {
     const id = `${topic}:${partition}`;
-    const size = messages.reduce((sum, { value }) => sum + value.length, 0);
+    const size = sizeOf(messages);
     const drain = async (pending: PendingAppend[]): Promise<void> => {
-      while (pending.length > 0) await send(topic, partition, pending.splice(0, fittingCount(pending)));
+      while (pending.length > 0) {
+        const count = fittingCount(pending.map((append) => append.size));
+        await send(topic, partition, pending.splice(0, count));
+      }
       queues.delete(id);
     };
     return new Promise((resolve, reject) => {
@@ -133,24 +136,39 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
     });
   };
 
+  /** Appends the messages of one call in as few requests as they fit, none after one that failed; resolves to their offsets. */
+  const append = async (
+    topic: string,
+    partition: number,
+    messages: readonly EncodedMessage[],
+  ): Promise<number[]> => {
+    const offsets: number[] = [];
+    const rest = [...messages];
+    while (rest.length > 0) {
+      const fitting = rest.splice(0, fittingCount(rest.map(({ value }) => value.length)));
+      const baseOffset = await enqueue(topic, partition, fitting);
+      for (const index of fitting.keys()) offsets.push(baseOffset + index);
+    }
+    return offsets;
+  };
+
   return {
     async publish(topic, messages) {
       if (closed) throw new AppError('STORE_UNAVAILABLE', 'Publisher is closed');
       const encoded = encode(topic, messages, choosePartition);
       const appends = [...Map.groupBy(encoded, ({ partition }) => partition)].map(
         async ([partition, own]) =>
-          [partition, await enqueue(topicPrefix + topic.name, partition, own)] as const,
+          [partition, (await append(topicPrefix + topic.name, partition, own)).values()] as const,
       );
       // All of them end before one is reported: a retry by the caller must not run beside what is still being sent.
       const results = await Promise.allSettled(appends);
-      const nextOffsets = new Map<number, number>();
+      const offsets = new Map<number, Iterator<number>>();
       for (const result of results) {
         if (result.status === 'rejected') throw result.reason;
-        nextOffsets.set(...result.value);
+        offsets.set(...result.value);
       }
       return encoded.map(({ partition }) => {
-        const offset = nextOffsets.get(partition) ?? Number.NaN;
-        nextOffsets.set(partition, offset + 1);
+        const offset: number = offsets.get(partition)?.next().value ?? Number.NaN;
         return { partition, offset };
       });
     },
@@ -222,14 +240,31 @@ function encode<M>(
   }));
 }
 
-/** How many of the first appends share a request; at least one. */
-function fittingCount(appends: readonly PendingAppend[]): number {
+const sizeOf = (messages: readonly EncodedMessage[]): number =>
+  messages.reduce((sum, { value }) => sum + value.length, 0);
+
+/** How many of the first sizes fit one request; at least one. */
+function fittingCount(sizes: readonly number[]): number {
   let bytes = 0;
-  let count = 0;
-  for (const { size } of appends) {
-    bytes += size;
-    if (count > 0 && bytes > REQUEST_BYTES) break;
-    count += 1;
-  }
-  return count;
+  const first = sizes.findIndex((size, index) => (bytes += size) > REQUEST_BYTES && index > 0);
+  return first === -1 ? sizes.length : first;
+}
+
+const TOO_LARGE = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE']);
+
+function produceError(topic: string, messages: readonly EncodedMessage[], cause: unknown): AppError {
+  if (!isTooLarge(cause))
+    return new AppError('STORE_UNAVAILABLE', 'Kafka did not acknowledge', { retryable: true, cause });
+  const [first] = messages;
+  return new AppError(
+    'MESSAGE_TOO_LARGE',
+    `topic ${topic} does not accept ${sizeOf(messages)} bytes before compression (key ${first?.key ?? 'none'}): raise its max.message.bytes, and replica.fetch.max.bytes of the brokers`,
+    { cause },
+  );
+}
+
+function isTooLarge(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if (error instanceof kafkajs.KafkaJSProtocolError && TOO_LARGE.has(error.type)) return true;
+  return isTooLarge(error.cause);
 }

@@ -42,6 +42,31 @@ test('creates topics once for processes that start together, ready to be written
   await publisher.close();
 });
 
+test('sends messages that are too large for one request in several, and rejects one that its topic does not accept', async () => {
+  const publisher = kafka.publisher();
+  // Hexadecimal digits compress to half.
+  const large = Array.from({ length: 4 }, () => finished(randomBytes(5_000_000).toString('hex')));
+  const stored = await publisher.publish(topics.chainStatus, large);
+  const first = stored[0]!.offset;
+  expect(stored).toEqual(large.map((_, index) => ({ partition: 0, offset: first + index })));
+  const names: string[] = [];
+  for await (const { value } of kafka.readRange(topics.chainStatus, 0, first, first + large.length)) {
+    const message = topics.chainStatus.schema.parse(JSON.parse(value.toString()));
+    if (message.type === 'chunk.finished') names.push(message.name);
+  }
+  expect(names).toEqual(large.map(({ value }) => value.name));
+  const tooLarge = finished(randomBytes(20_000_000).toString('hex'));
+  await expect(publisher.publish(topics.chainStatus, [tooLarge])).rejects.toMatchObject({
+    code: 'MESSAGE_TOO_LARGE',
+    retryable: false,
+    message: expect.stringContaining(`${topicPrefix}chain.status`),
+  });
+  expect(await publisher.publish(topics.chainStatus, [finished('after')])).toEqual([
+    { partition: 0, offset: first + large.length },
+  ]);
+  await publisher.close();
+});
+
 test('reports the offset of each message in order, also when calls share a request', async () => {
   const publisher = kafka.publisher();
   const places = await Promise.all(

@@ -1,3 +1,4 @@
+import kafkajs from 'kafkajs';
 import { expect, test } from 'vitest';
 
 import { createPublisher } from '../../../../infra/kafka/publisher.ts';
@@ -88,6 +89,52 @@ test.each(['-1', undefined, ''])('takes base offset %j for no acknowledgement', 
   await expectStored(log, second!, 'b');
   expect(log(1).length).toBe(2);
 });
+
+test('sends a call that is too large for one request in several, in order, and none after one that failed', async () => {
+  const sizes: number[] = [];
+  let failsAt = Number.POSITIVE_INFINITY;
+  const { connect, log } = scriptedLog((request) => (stored, { topicMessages }) => {
+    sizes.push((topicMessages ?? []).flatMap(({ messages }) => messages).length);
+    if (request === failsAt) throw new Error('connection lost');
+    return stored;
+  });
+  const publisher = createPublisher(connect, '');
+  const values = ['a', 'b', 'c', 'd', 'e'].map((letter) => letter.repeat(5_000_000));
+  const messages = values.flatMap((value, index) => [message(0, value), message(1, String(index))]);
+  const stored = await publisher.publish(topic, messages);
+  for (const [index, { value, partition }] of messages.entries()) {
+    expect(stored[index]?.partition).toBe(partition);
+    await expectStored(log, stored[index]!, value);
+  }
+  expect(sizes.toSorted((a, b) => a - b)).toEqual([1, 2, 2, 5]);
+
+  failsAt = 6;
+  await expect(publisher.publish(topic, messages.slice(0, 1))).resolves.toHaveLength(1);
+  await expect(
+    publisher.publish(
+      topic,
+      values.map((value) => message(0, value)),
+    ),
+  ).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+  // The request that failed has stored its two, and nothing followed it.
+  expect(log(0).length).toBe(5 + 1 + 2);
+});
+
+test.each(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'])(
+  'names the topic and key of a message that the broker rejects as %s, and is not retryable',
+  async (type) => {
+    const { connect } = scriptedLog(() => () => {
+      const cause = Object.assign(new kafkajs.KafkaJSProtocolError('too large'), { type });
+      throw Object.assign(new kafkajs.KafkaJSNonRetriableError('failed'), { cause });
+    });
+    const call = createPublisher(connect, 'prefix.').publish(topic, [{ partition: 0, key: '7', value: 'a' }]);
+    await expect(call).rejects.toMatchObject({
+      code: 'MESSAGE_TOO_LARGE',
+      retryable: false,
+      message: expect.stringMatching(/prefix\.chain\.blocks .* 3 bytes .*key 7.*max\.message\.bytes/),
+    });
+  },
+);
 
 test('rejects with a retryable error after its attempts', async () => {
   let requests = 0;
