@@ -18,8 +18,10 @@ export interface NewDelivery {
 }
 
 /** Stores deliveries, due at once. Idempotent: an id that is stored already only gets a later inclusion. */
-export async function insertDeliveries(tx: PoolClient, deliveries: readonly NewDelivery[]): Promise<void> {
-  if (deliveries.length === 0) return;
+export async function insertDeliveries(tx: PoolClient, given: readonly NewDelivery[]): Promise<void> {
+  if (given.length === 0) return;
+  // One statement cannot insert an id twice.
+  const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
   await tx.query(
     `INSERT INTO tds.webhook_deliveries AS stored
        (id, webhook_id, event, body, created_at, is_test, scheduled_at, due_at, subject, block_hash, block_seq)

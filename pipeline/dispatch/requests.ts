@@ -62,8 +62,10 @@ export async function runRequests(
         });
       } catch (error) {
         // Another dispatcher has carried it out: the next poll begins at its checkpoint.
-        if (error instanceof CheckpointConflict) return 0;
-        throw error;
+        if (!(error instanceof CheckpointConflict)) throw error;
+        // Unless PostgreSQL lost the checkpoint in a fail-over.
+        await ensureCheckpoint(pool, identity);
+        return POLL_MS;
       }
       expected = next;
     }
@@ -101,14 +103,13 @@ export function transactionsOf<R extends Pick<WebhookRequest, 'kind'>>(requests:
 }
 
 async function carryOut(tx: PoolClient, requests: readonly WebhookRequest[], now: number): Promise<void> {
-  /** By id: one statement cannot insert an id twice. */
-  const tests = new Map<string, NewDelivery>();
+  const tests: NewDelivery[] = [];
   for (const { kind, webhook_id: webhookId, delivery_id: id } of requests) {
     if (kind === 'delete') await scheduleDeletion(tx, webhookId, now);
     else if (id !== null && kind === 'retry') await retryDelivery(tx, { webhookId, id, at: now });
-    else if (id !== null) tests.set(id, testDelivery(webhookId, id, now));
+    else if (id !== null) tests.push(testDelivery(webhookId, id, now));
   }
-  await insertDeliveries(tx, [...tests.values()]);
+  await insertDeliveries(tx, tests);
 }
 
 function testDelivery(webhookId: number, id: string, now: number): NewDelivery {

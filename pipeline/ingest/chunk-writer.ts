@@ -93,7 +93,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       }
       const retryable = isRetryable(error);
       log[retryable ? 'warn' : 'error']({ chunk, err: error, failures }, 'chunk step failed; retrying');
-      if (!retryable || failures === ALARM_AFTER_FAILURES) await health.alarm(chunk, detail);
+      if (!retryable || failures >= ALARM_AFTER_FAILURES) await health.alarm(chunk, detail);
       const backoff = retryable ? RETRYABLE_BACKOFF : OTHER_BACKOFF;
       await clock.sleep(backoffMs(failures, backoff, clock.random()), lease.signal);
     }

@@ -29,6 +29,8 @@ export function parseBlockWithReceipts(result: unknown, bytes: number): FetchedB
   const header = parseHeaderFields(block);
   const items = list(block['transactions'], 'transactions');
   const transactions = items.map((item, index) => parseTransaction(item, index));
+  if (new Set(transactions.map(({ hash }) => hash)).size < transactions.length)
+    throw invalidAnswer(`block ${header.height} has two transactions with the same hash`);
   const body = {
     height: header.height,
     hash: header.hash,

@@ -38,6 +38,21 @@ export interface BlockPosition {
   readonly seq: number;
 }
 
+/**
+ * Whether a later message about the height was matched. Then a previous holder of the chunk's lease published this one late,
+ * and the chain is what the later one says.
+ */
+export async function isSuperseded(
+  tx: PoolClient,
+  { height, seq }: Pick<BlockPosition, 'height' | 'seq'>,
+): Promise<boolean> {
+  const { rows } = await tx.query('SELECT 1 FROM tds.dispatch_blocks WHERE height = $1 AND seq > $2', [
+    height,
+    seq,
+  ]);
+  return rows.length > 0;
+}
+
 /** Records an accepted block, and that it includes these transfers, all delivered before. */
 export async function recordInclusions(
   tx: PoolClient,

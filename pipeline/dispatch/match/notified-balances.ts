@@ -114,11 +114,14 @@ async function supersedeReverted(tx: PoolClient, created: readonly NewDelivery[]
   );
 }
 
-/** Marks the deliveries of a reverted block, until it is included again. */
+/**
+ * Marks the deliveries of a reverted block, until it is included again. One that has been included again already stays: a
+ * previous holder of the chunk's lease published the revert late.
+ */
 export async function revertBalances(tx: PoolClient, { height, hash, seq }: BlockPosition): Promise<void> {
   await tx.query(
     `UPDATE tds.webhook_deliveries SET reverted_height = $2, reverted_seq = $3
-     WHERE block_hash = $1 AND event = $4`,
+     WHERE block_hash = $1 AND event = $4 AND block_seq < $3`,
     [hash, height, seq, EVENT],
   );
 }

@@ -13,6 +13,7 @@ import type { MatchDeps } from '../deps.ts';
 import { deliveryId, transferSubject } from './identity.ts';
 import {
   MAX_REORG_DEPTH,
+  isSuperseded,
   lockMatcher,
   lowestRemovalHeight,
   previousDeliveries,
@@ -82,6 +83,7 @@ async function matchAccepted(
   });
   return async (tx) => {
     await lockMatcher(tx, NAME);
+    if (await isSuperseded(tx, { height, seq })) return;
     const previous = await previousDeliveries(tx, subjects);
     const event = 'transfer.created';
     const deliveries = matched.map(({ webhookId, body, subject }): NewDelivery => {
@@ -126,7 +128,9 @@ function matchReverted({ block, contracts, seq }: ChainBlocksMessage): MatchPlan
   const subjects = decodeBlock(block, contracts).transfers.map(transferSubject);
   return async (tx) => {
     await lockMatcher(tx, NAME);
-    await recordRemovals(tx, { height: block.height, hash: block.hash, seq }, subjects);
+    const { height, hash } = block;
+    if (await isSuperseded(tx, { height, seq })) return;
+    await recordRemovals(tx, { height, hash, seq }, subjects);
   };
 }
 

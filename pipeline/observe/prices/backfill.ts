@@ -167,8 +167,7 @@ function judgeHistory(
     const verdict = judge(point, state, limits, point.observedAt ?? 0);
     if (verdict.kind === 'accepted') accepted.push(verdict);
     if (verdict.kind === 'refused') refused.push(verdict.reason);
-    // A repeated point neither confirms nor drops a candidate.
-    if (verdict.kind !== 'unchanged') state = stateAfter(state, verdict);
+    state = stateAfter(state, verdict);
   }
   return { accepted, refused, state };
 }

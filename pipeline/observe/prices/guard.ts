@@ -14,7 +14,7 @@ import type { FeedReading } from './feed.ts';
  *    jump becomes a candidate, published when `confirmations` later readings have agreed with it: each within
  *    `AGREEMENT_FACTOR` of the candidate and, by the feed's own time, `CONFIRMATION_SPACING_MS` newer than the one before.
  *    A reading that fits neither the candidate nor the last price replaces the candidate; one that fits the last price
- *    is published and drops it.
+ *    is published and drops it; one that is not newer than the last price does neither.
  *
  * Rule 6 does not apply to the first price of a token. However old the last price is, it still bounds the next one: after
  * a gap a jump needs its confirmations as well.
@@ -167,7 +167,7 @@ export function stateAfter(state: GuardState, verdict: Verdict): GuardState {
     case 'accepted':
       return { last: { price: verdict.price, observedAt: verdict.observedAt }, candidate: null };
     case 'unchanged':
-      return { last: state.last, candidate: null };
+      return state;
     case 'refused':
       return { last: state.last, candidate: verdict.candidate };
   }

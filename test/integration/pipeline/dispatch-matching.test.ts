@@ -493,6 +493,18 @@ describe('in a reorg', () => {
     await setEvery('active');
   });
 
+  it('ignores what a previous lease holder publishes after its successor', async () => {
+    const path = await makeWebhook(['transfer.created', 'transfer.reverted'], [{ token: COIN, address: '' }]);
+    const [lateAccept, lateRevert] = [(seq += 1), (seq += 1)];
+    const replaced = makeBlock({ height: 90, transactions: [named(41, [coin(ALICE, BOB, 71n)])] });
+    const kept = makeBlock({ height: 90, fork: 1, transactions: [named(42, [coin(ALICE, BOB, 72n)])] });
+    await publish(accept(kept), accepted(replaced, lateAccept), reverted(kept, lateRevert));
+    for (let height = 91; height <= 105; height += 1) await publish(accept(empty(height, 1)));
+    await settled();
+    expect(of(path, 'transfer.created').map(({ data }) => String(data.value))).toEqual(['72']);
+    expect(of(path, 'transfer.reverted')).toEqual([]);
+  });
+
   it('sends a transfer once that moves to another partition', async () => {
     const path = await makeWebhook(['transfer.created', 'transfer.reverted'], [{ token: COIN, address: '' }]);
     const [one, other] = [named(11, [coin(ALICE, BOB, 1n)]), named(12, [coin(ALICE, BOB, 2n)])];
@@ -701,6 +713,26 @@ describe('balance.changed while the ingester replaces blocks', () => {
     dispatcher = await dispatch();
     await settled();
     expect(of(path, 'balance.changed').map(({ data }) => data.balance)).toEqual(['12']);
+  });
+});
+
+describe('balance.changed after a late revert of a previous lease holder', () => {
+  const JUDY = toFelt(0x10d7n);
+
+  it('is not sent again where it is included again unchanged', async () => {
+    const path = await makeWebhook(['balance.changed'], [{ token: COIN, address: JUDY }]);
+    const gets = (name: number, amount: bigint) => named(name, [coin(ZERO_FELT, JUDY, amount)]);
+    const late = (seq += 1);
+    const first = makeBlock({ height: 1053, transactions: [gets(51, 10n)] });
+    const above = makeBlock({ height: 1054, transactions: [gets(52, 2n)] });
+    const again = makeBlock({ height: 1053, fork: 1, transactions: [gets(51, 10n)] });
+    for (const message of [accept(first), reverted(first, late), accept(above)]) {
+      await publish(message);
+      await settled();
+    }
+    await publish(revert(above), revert(first), accept(again));
+    await settled();
+    expect(of(path, 'balance.changed').map(({ data }) => String(data.balance))).toEqual(['10', '12']);
   });
 });
 

@@ -155,6 +155,7 @@ describe('parseBlockWithReceipts', () => {
       'with an unknown unit',
       { transactions: [transaction({ receipt: { actual_fee: { amount: '0x1', unit: 'GWEI' } } })] },
     ],
+    ['with two transactions of one hash', { transactions: [transaction(), transaction()] }],
   ])('rejects a block that is %s, as retryable', (_, change) => {
     expect(() => parseBlockWithReceipts(block(change), 1)).toThrow(
       expect.objectContaining({ code: 'NODE_ANSWER_INVALID', retryable: true }),

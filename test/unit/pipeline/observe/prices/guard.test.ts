@@ -128,6 +128,21 @@ describe('judge', () => {
     ).toEqual(['jump', 'jump', 'jump', '405', '404']);
   });
 
+  it('accepts a lasting jump although the feed repeats the last price now and then', () => {
+    const stale = { price: '100', observedAt: hundred.last!.observedAt };
+    expect(
+      follow([
+        { at: 0, price: '400' },
+        { at: MINUTE, ...stale },
+        { at: 2 * MINUTE, price: '410' },
+        { at: 3 * MINUTE, ...stale },
+        { at: 4 * MINUTE, price: '395' },
+        { at: 5 * MINUTE, ...stale },
+        { at: 6 * MINUTE, price: '405' },
+      ]),
+    ).toEqual(['jump', 'unchanged', 'jump', 'unchanged', 'jump', 'unchanged', '405']);
+  });
+
   it('accepts a lasting jump downwards at the third reading that confirms it', () => {
     const steps = [0, 2, 4, 6].map((minutes) => ({ at: minutes * MINUTE, price: '0.1' }));
     expect(follow(steps)).toEqual(['jump', 'jump', 'jump', '0.1']);
