@@ -80,8 +80,63 @@ export async function connectProducer(kafka: kafkajs.Kafka): Promise<BatchProduc
   return producer;
 }
 
+/** Publishes with idempotent producers; a call may be split into several requests, and may share one with other calls. */
+export function createPublisher(connect: () => Promise<BatchProducer>, topicPrefix: string): Publisher {
+  const choosePartition = kafkajs.Partitioners.DefaultPartitioner();
+  const producers = createProducers(connect);
+  const queues = createRequestQueues(producers);
+  const calls = new Set<Promise<unknown>>();
+  let closed = false;
+
+  /** Appends the messages of one call in as few requests as they fit, none after one that failed; resolves to their offsets. */
+  const append = async (
+    topic: string,
+    partition: number,
+    messages: readonly EncodedMessage[],
+  ): Promise<number[]> => {
+    const offsets: number[] = [];
+    const rest = [...messages];
+    while (rest.length > 0) {
+      const fitting = rest.splice(0, fittingCount(rest.map(({ value }) => value.length)));
+      const baseOffset = await queues.add(topic, partition, fitting);
+      for (const index of fitting.keys()) offsets.push(baseOffset + index);
+    }
+    return offsets;
+  };
+
+  return {
+    async publish(topic, messages) {
+      if (closed) throw new AppError('STORE_UNAVAILABLE', 'Publisher is closed');
+      const encoded = encode(topic, messages, choosePartition);
+      const appends = [...Map.groupBy(encoded, ({ partition }) => partition)].map(
+        async ([partition, own]) =>
+          [partition, (await append(topicPrefix + topic.name, partition, own)).values()] as const,
+      );
+      // All of them end before one is reported: a retry by the caller must not run beside what is still being sent.
+      const ended = Promise.allSettled(appends);
+      calls.add(ended);
+      const results = await ended;
+      calls.delete(ended);
+      const offsets = new Map<number, Iterator<number>>();
+      for (const result of results) {
+        if (result.status === 'rejected') throw result.reason;
+        offsets.set(...result.value);
+      }
+      return encoded.map(({ partition }) => {
+        const offset: number = offsets.get(partition)?.next().value ?? Number.NaN;
+        return { partition, offset };
+      });
+    },
+    async close() {
+      closed = true;
+      await Promise.all(calls);
+      await producers.close();
+    },
+  };
+}
+
 /**
- * For each partition one request in flight; calls made meanwhile share the next request. A partition always uses the
+ * For each partition one request in flight; messages added meanwhile share the next request. A partition always uses the
  * same one of a few idempotent producers.
  *
  * A request carries one partition. kafkajs (2.2.4) keeps the responses of brokers over its own retries: where a leader
@@ -89,11 +144,8 @@ export async function connectProducer(kafka: kafkajs.Kafka): Promise<BatchProduc
  * an error of one partition hides what became of the others. With a single partition there is nothing to mix up: its
  * retries repeat the same messages under the same sequence numbers, so the broker stores them once and in order.
  */
-export function createPublisher(connect: () => Promise<BatchProducer>, topicPrefix: string): Publisher {
-  const choosePartition = kafkajs.Partitioners.DefaultPartitioner();
-  const producers = createProducers(connect);
-  const queues = new Map<string, { readonly pending: PendingAppend[]; readonly drained: Promise<void> }>();
-  let closed = false;
+function createRequestQueues(producers: ReturnType<typeof createProducers>) {
+  const queues = new Map<string, PendingAppend[]>();
 
   const send = async (topic: string, partition: number, appends: readonly PendingAppend[]): Promise<void> => {
     const messages = appends.flatMap((pending) => pending.messages);
@@ -112,70 +164,25 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
     }
   };
 
-  /** Resolves to the offset of the first message. */
-  const enqueue = (
-    topic: string,
-    partition: number,
-    messages: readonly EncodedMessage[],
-  ): Promise<number> => {
-    const id = `${topic}:${partition}`;
-    const size = sizeOf(messages);
-    const drain = async (pending: PendingAppend[]): Promise<void> => {
-      while (pending.length > 0) {
-        const count = fittingCount(pending.map((append) => append.size));
-        await send(topic, partition, pending.splice(0, count));
-      }
-      queues.delete(id);
-    };
-    return new Promise((resolve, reject) => {
-      const append = { messages, size, resolve, reject };
-      const queue = queues.get(id);
-      if (queue !== undefined) return void queue.pending.push(append);
-      const pending = [append];
-      queues.set(id, { pending, drained: drain(pending) });
-    });
-  };
-
-  /** Appends the messages of one call in as few requests as they fit, none after one that failed; resolves to their offsets. */
-  const append = async (
-    topic: string,
-    partition: number,
-    messages: readonly EncodedMessage[],
-  ): Promise<number[]> => {
-    const offsets: number[] = [];
-    const rest = [...messages];
-    while (rest.length > 0) {
-      const fitting = rest.splice(0, fittingCount(rest.map(({ value }) => value.length)));
-      const baseOffset = await enqueue(topic, partition, fitting);
-      for (const index of fitting.keys()) offsets.push(baseOffset + index);
-    }
-    return offsets;
-  };
-
   return {
-    async publish(topic, messages) {
-      if (closed) throw new AppError('STORE_UNAVAILABLE', 'Publisher is closed');
-      const encoded = encode(topic, messages, choosePartition);
-      const appends = [...Map.groupBy(encoded, ({ partition }) => partition)].map(
-        async ([partition, own]) =>
-          [partition, (await append(topicPrefix + topic.name, partition, own)).values()] as const,
-      );
-      // All of them end before one is reported: a retry by the caller must not run beside what is still being sent.
-      const results = await Promise.allSettled(appends);
-      const offsets = new Map<number, Iterator<number>>();
-      for (const result of results) {
-        if (result.status === 'rejected') throw result.reason;
-        offsets.set(...result.value);
-      }
-      return encoded.map(({ partition }) => {
-        const offset: number = offsets.get(partition)?.next().value ?? Number.NaN;
-        return { partition, offset };
+    /** Resolves to the offset of the first message. */
+    add(topic: string, partition: number, messages: readonly EncodedMessage[]): Promise<number> {
+      const id = `${topic}:${partition}`;
+      const drain = async (queue: PendingAppend[]): Promise<void> => {
+        while (queue.length > 0) {
+          const count = fittingCount(queue.map(({ size }) => size));
+          await send(topic, partition, queue.splice(0, count));
+        }
+        queues.delete(id);
+      };
+      return new Promise((resolve, reject) => {
+        const append = { messages, size: sizeOf(messages), resolve, reject };
+        const queue = queues.get(id);
+        if (queue !== undefined) return void queue.push(append);
+        const started = [append];
+        queues.set(id, started);
+        void drain(started);
       });
-    },
-    async close() {
-      closed = true;
-      await Promise.all([...queues.values()].map(({ drained }) => drained));
-      await producers.close();
     },
   };
 }
