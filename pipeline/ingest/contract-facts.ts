@@ -1,15 +1,17 @@
 import { tokenContracts } from '../../schemas/decode/index.ts';
 import type { BlockBody, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
+import type { CallOptions } from '../node/types.ts';
 import type { IngestDeps, Lease, Plan, PublishedBlock } from './ports.ts';
 
 /** The contracts map of a block: the standard of every contract with a token-shaped event. */
 export async function resolveContracts(
   { standards }: Pick<IngestDeps, 'standards'>,
   block: BlockBody,
+  options: Pick<CallOptions, 'priority'> = {},
 ): Promise<ContractsMap> {
   const contracts = tokenContracts(block);
   if (contracts.length === 0) return {};
-  const facts = await standards.resolve(contracts, { height: block.height, hash: block.hash });
+  const facts = await standards.resolve(contracts, { height: block.height, hash: block.hash }, options);
   const entries = contracts.map((contract) => {
     const found = facts.get(contract);
     if (found === undefined) throw new Error(`no standard resolved for contract ${contract}`);

@@ -10,7 +10,7 @@ import type {
   ContractsMap,
 } from '../../schemas/messages/chain-blocks.ts';
 import type { SubscribeToHeads } from '../node/head-subscription.ts';
-import type { BlockPoint, Node } from '../node/types.ts';
+import type { BlockPoint, CallOptions, Node } from '../node/types.ts';
 import type { CommitmentChecks } from './commitments.ts';
 import type { IngestMetrics } from './metrics.ts';
 
@@ -66,11 +66,15 @@ export type IngestNode = Pick<
 export interface Standards {
   /**
    * Returns the standard of each contract, asking the chain only for those that are not stored yet. Concurrent calls share
-   * one look-up per contract.
+   * one look-up per contract. Queued look-ups and calls of higher priority go first.
    *
    * @throws a retryable error if the chain did not answer for one of them; the others are stored
    */
-  resolve(contracts: readonly Felt[], at: BlockPoint): Promise<ReadonlyMap<Felt, ContractFacts>>;
+  resolve(
+    contracts: readonly Felt[],
+    at: BlockPoint,
+    options?: Pick<CallOptions, 'priority'>,
+  ): Promise<ReadonlyMap<Felt, ContractFacts>>;
   /** Asks the chain again and stores the answer. Other processes use it within `STANDARDS_TTL_MS`. */
   reclassify(contract: Felt, at: BlockPoint): Promise<{ before: ContractFacts | null; after: ContractFacts }>;
 }

@@ -22,12 +22,13 @@ export function createBlockPrefetch(
     maxBytes: settings.prefetchBytes,
     maxBlocks: PREFETCH_BLOCKS,
     fetch: async (height, closed) => {
+      const { finalOnly, signal, priority } = options;
       const { body, status, bytes } = await node.getBlockWithReceipts(height, {
-        signal: AbortSignal.any([closed, options.signal]),
-        priority: options.priority,
+        signal: AbortSignal.any([closed, signal]),
+        priority,
       });
-      if (options.finalOnly && status !== 'ACCEPTED_ON_L1') throw notFinal(height);
-      return { block: body, contracts: await resolveContracts(deps, body), status, bytes };
+      if (finalOnly && status !== 'ACCEPTED_ON_L1') throw notFinal(height);
+      return { block: body, contracts: await resolveContracts(deps, body, { priority }), status, bytes };
     },
   });
 }

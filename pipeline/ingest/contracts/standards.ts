@@ -61,11 +61,11 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
 
   const failing = createFailureAlarms(pool, log);
 
-  const lookUp = (contract: Felt, at: BlockPoint): Promise<ContractFacts> => {
+  const lookUp = (contract: Felt, at: BlockPoint, priority: number): Promise<ContractFacts> => {
     const running = lookUps.get(contract);
     if (running !== undefined) return running;
     const started = (async () => {
-      const found = await ask(contract, at).catch(async (error: unknown) => {
+      const found = await ask(contract, at, priority).catch(async (error: unknown) => {
         await failing.failed(contract, at, error);
         throw error;
       });
@@ -80,7 +80,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
   };
 
   return {
-    async resolve(contracts, at) {
+    async resolve(contracts, at, { priority = 0 } = {}) {
       const facts = new Map<Felt, ContractFacts>();
       const staleAt = now() - STANDARDS_TTL_MS;
       const distinct = [...new Set(contracts)];
@@ -94,7 +94,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
       }
       const missing = uncached.filter((contract) => !facts.has(contract));
       const outcomes = await Promise.allSettled(
-        missing.map(async (contract) => [contract, await lookUp(contract, at)] as const),
+        missing.map(async (contract) => [contract, await lookUp(contract, at, priority)] as const),
       );
       for (const outcome of outcomes) {
         if (outcome.status === 'rejected') throw outcome.reason;
@@ -199,6 +199,12 @@ function createChainLookup(node: ClassifyingNode) {
     fetching.catch(() => classes.delete(classHash));
     return fetching;
   };
-  return (contract: Felt, at: BlockPoint): Promise<Classification> =>
-    queue.add(() => classify(node, contract, at, abiOf));
+  return (contract: Felt, at: BlockPoint, priority = 0): Promise<Classification> => {
+    const prioritized: ClassifyingNode = {
+      call: (request, id) => node.call(request, id, { priority }),
+      getClassAt: (of, id) => node.getClassAt(of, id, { priority }),
+      getClassHashAt: (of, id) => node.getClassHashAt(of, id, { priority }),
+    };
+    return queue.add(() => classify(prioritized, contract, at, abiOf), { priority });
+  };
 }

@@ -1,6 +1,8 @@
+import { setTimeout } from 'node:timers/promises';
+
 import { Registry } from 'prom-client';
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 
 import type { Fault } from '../../support/starknet/faults.ts';
 import { createSimulatedNode } from '../../support/starknet/node.ts';
@@ -105,6 +107,31 @@ test('resolve looks a contract up once for concurrent callers', async () => {
   );
   expect(asked()).toBe(needed);
   for (const answer of answers) expect(standardsOf(answer)).toEqual(truth);
+});
+
+test('resolve looks contracts of higher priority up before those that wait', async () => {
+  const asked: [contract: string, priority: number | undefined][] = [];
+  const blocked = Promise.withResolvers<void>();
+  const standards = open({
+    ...node,
+    getClassHashAt: async (contract, id, options) => {
+      if (!asked.some(([other]) => other === contract)) asked.push([contract, options?.priority]);
+      await blocked.promise;
+      return await node.getClassHashAt(contract, id, options);
+    },
+  });
+  const unknown = Array.from({ length: 40 }, (_, i) => toFelt(0xdead_0000n + BigInt(i)));
+  const [head] = all;
+  const waiting = standards.resolve(unknown, at);
+  await vi.waitFor(() => expect(asked.length).toBeGreaterThan(0));
+  await setTimeout(100);
+  const running = asked.length;
+  const first = standards.resolve([head!], at, { priority: 1 });
+  await setTimeout(100);
+  blocked.resolve();
+  await Promise.all([waiting, first]);
+  expect(running).toBeLessThan(unknown.length);
+  expect(asked[running]).toEqual([head, 1]);
 });
 
 test('resolve gives the same answer to two processes at once', async () => {
