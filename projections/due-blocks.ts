@@ -10,9 +10,9 @@ import { ascending, ascendingSql, descending } from './descending.ts';
 /*
  * Marks of blocks whose deferred rows are to be derived. A batch marks the blocks of its messages together with its other rows, so
  * no indexed block lacks its mark; a pass (engine/deferred) takes a mark up once its sources have moved their checkpoints past the
- * message, and takes it back when the block is derived. A block that is reverted, accepted
- * or repaired is marked again: versions of marks ascend with the offsets of the messages about a height, which lie in one
- * partition. Between two offsets is room for taking back and marking again.
+ * message, and clears it when the block is derived. A block that is reverted, accepted or repaired is marked again: versions of
+ * marks ascend with the offsets of the messages about a height, which lie in one partition. Between two offsets is room for
+ * clearing and marking again.
  */
 
 const SECONDS_PER_HOUR = 3600;
@@ -36,7 +36,7 @@ export function dueRow({ message: { block }, offset }: BlockItem): Row {
   };
 }
 
-/** Takes back the marks of derived blocks. A mark that was made since has a higher version and stays. */
+/** Clears the marks of derived blocks. A mark that was made since has a higher version and stays. */
 export function doneRows(blocks: readonly DueBlock[]): Row[] {
   return blocks.map(({ height, hour, seq }) => ({
     block_desc: descending(height),
@@ -52,11 +52,11 @@ export function offsetOfMark({ seq }: DueBlock): number {
 }
 
 /**
- * SQL of the keys of marks that were not taken back. Almost every row is taken back, and granules of such rows alone are
+ * SQL of the keys of marks that were not cleared. Almost every mark is cleared, and granules of such rows alone are
  * skipped by the table's index; a mark whose removal is not merged yet is found and dropped by its newest version.
  */
 export function dueSql(table: string): string {
-  return `SELECT block_desc, hour, max(seq) AS version, min(marked_at) AS since FROM ${table}
+  return `SELECT block_desc, hour, max(seq) AS version, argMax(marked_at, seq) AS since FROM ${table}
     WHERE (block_desc, hour) IN (SELECT block_desc, hour FROM ${table} WHERE is_deleted = 0)
     GROUP BY block_desc, hour HAVING argMax(is_deleted, seq) = 0`;
 }
@@ -79,12 +79,14 @@ export async function dueBlocks(
   );
 }
 
-/** SQL that marks blocks between two heights again, whose source tables were changed without a message. */
+/**
+ * SQL that marks blocks between two heights again, whose source tables were changed without a message. The new mark of a block
+ * that is due outlives the pass that may have read the sources before the change and is about to clear the previous mark.
+ */
 export function markAgainSql(table: string): string {
   return `INSERT INTO ${table} (block_desc, hour, seq, is_deleted)
-    SELECT block_desc, hour, max(seq) + 1, 0 FROM ${table}
-    WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}
-    GROUP BY block_desc, hour HAVING argMax(is_deleted, seq) = 1`;
+    SELECT block_desc, hour, max(seq) + 2, 0 FROM ${table}
+    WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32} GROUP BY block_desc, hour`;
 }
 
 const coverageRow = z.object({ due: z.coerce.number(), lowest: z.int(), age: z.coerce.number() });

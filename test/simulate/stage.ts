@@ -133,6 +133,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
         names: { ...ledger.names, ...build.names },
         readUpTo: (partition) => read.get(partition) ?? 0,
         number: () => own.call('state', 'passNumber', async () => (passNumber += 1)),
+        isNewest: (pass) => own.call('state', 'lastPass', async () => pass === passNumber),
       });
     };
     const loop = async (): Promise<void> => {

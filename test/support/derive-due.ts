@@ -14,7 +14,9 @@ export async function onePass(
   let derived = 0;
   for (const projection of deferredProjections) {
     const number = async (): Promise<number> => (passes += 1);
-    const result = await runPass(projection, { clickhouse, log, names, readUpTo: () => Infinity, number });
+    const isNewest = async (pass: number): Promise<boolean> => pass === passes;
+    const ports = { clickhouse, log, names, readUpTo: () => Infinity, number, isNewest };
+    const result = await runPass(projection, ports);
     derived += result.derived;
   }
   return derived > 0;

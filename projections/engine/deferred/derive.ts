@@ -33,7 +33,9 @@ export async function derivePass(deps: DeriveDeps, target: DeriveTarget): Promis
 
 /** True while a pass can derive something, or will once the sources have read the due blocks. */
 export async function isDue(deps: DeriveDeps, target: DeriveTarget): Promise<boolean> {
-  const { plan, waiting } = await planPass(target.projection, await portsOf(deps, target));
+  // Only asks: a pass that is running is not overtaken.
+  const ports = { ...(await portsOf(deps, target)), number: async () => 0 };
+  const { plan, waiting } = await planPass(target.projection, ports);
   return plan !== null || waiting > 0;
 }
 
@@ -58,7 +60,8 @@ async function portsOf(deps: DeriveDeps, target: DeriveTarget): Promise<PassPort
     log,
     names: await namesOf(deps, target),
     readUpTo: (partition) => Math.min(...next.map((of) => of.get(partition) ?? 0)),
-    number: () => passNumber(pool),
+    number: () => beginPass(pool, target.build),
+    isNewest: async (pass) => (await lastPass(pool, target.build)) === pass,
   };
 }
 
@@ -73,15 +76,22 @@ async function sourceBuilds(pool: Sql, { projection, sources = [] }: DeriveTarge
   });
 }
 
-const passRow = z.object({ number: z.number() });
+const passRow = z.object({ pass: z.number() });
 
 /**
  * The number of a pass: microseconds of PostgreSQL's clock. A sequence could fall back in a fail-over, which takes longer than
  * the clocks of its servers differ.
  */
-async function passNumber(db: Sql): Promise<number> {
-  const sql = 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS number';
-  const [row] = await sqlRows(db, passRow, sql, []);
-  if (row === undefined) throw new TypeError('PostgreSQL returned no time');
-  return row.number;
+async function beginPass(db: Sql, { projection, build }: Build): Promise<number> {
+  const sql = `UPDATE tds.builds SET pass = greatest(pass + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    WHERE projection = $1 AND build = $2 RETURNING pass`;
+  const [row] = await sqlRows(db, passRow, sql, [projection, build]);
+  if (row === undefined) throw new AppError('BUILD_RETIRED', `Build ${build} of ${projection} was deleted`);
+  return row.pass;
+}
+
+async function lastPass(db: Sql, { projection, build }: Build): Promise<number | null> {
+  const sql = 'SELECT pass FROM tds.builds WHERE projection = $1 AND build = $2';
+  const [row] = await sqlRows(db, passRow, sql, [projection, build]);
+  return row?.pass ?? null;
 }

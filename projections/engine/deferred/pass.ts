@@ -13,8 +13,10 @@ export interface PassPorts {
   readonly names: Readonly<Record<string, string>>;
   /** The offset up to which every source has read a partition (exclusive). */
   readonly readUpTo: (partition: number) => number;
-  /** A number above those of all earlier passes of any process. */
+  /** Begins a pass: a number above those of all earlier passes of any process. */
   readonly number: () => Promise<number>;
+  /** Whether no later pass has begun, in any process. */
+  readonly isNewest: (pass: number) => Promise<boolean>;
 }
 
 export interface PassResult {
@@ -72,22 +74,27 @@ export async function planPass({ deferred }: DeferredProjection, ports: PassPort
 }
 
 /**
- * Derives some of the due blocks, the newest first, then takes back their marks. A pass that was interrupted, or runs twice, or
- * writes late leaves nothing wrong: what it has not finished is still due, and is derived anew under a higher number. So no
- * statement is tried again within a pass.
+ * Derives some of the due blocks, the newest first, then clears their marks. A pass that was interrupted, or runs beside another,
+ * leaves nothing wrong: what it has not finished is still due, and is derived anew under a higher number; and one that a later
+ * pass has overtaken clears no marks, because sums of the later one may lack its rows. So no statement is tried again within a
+ * pass.
  */
 export async function runPass(projection: DeferredProjection, ports: PassPorts): Promise<PassResult> {
   const { clickhouse, log, names } = ports;
   const { deferred, name, tables } = projection;
   const began = performance.now();
-  const { plan, pass, ...rest } = await planPass(projection, ports);
-  if (plan === null) return { derived: 0, ...rest };
+  const { plan, pass, ...planned } = await planPass(projection, ports);
+  if (plan === null) return { derived: 0, ...planned };
   for (const { sql, params } of plan.statements(pass)) {
     await clickhouse.command(withNames(sql, names), { params, settings });
+  }
+  if (!(await ports.isNewest(pass))) {
+    log.info({ projection: name, pass }, 'overtaken by a later pass; blocks stay due');
+    return { derived: 0, ...planned };
   }
   const columns = tables[deferred.due]?.columns ?? [];
   await clickhouse.insert(withNames(`{{${deferred.due}}}`, names), columns, doneRows(plan.blocks));
   const ms = Math.round(performance.now() - began);
   log.debug({ projection: name, blocks: plan.blocks.length, ms }, 'due blocks derived');
-  return { derived: plan.blocks.length, ...rest };
+  return { derived: plan.blocks.length, ...planned };
 }

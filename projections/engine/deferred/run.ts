@@ -33,7 +33,8 @@ export const restMs = (tookMs: number, { left, isBusy }: PassResult): number =>
 
 /**
  * Derives the due blocks of the served build of a projection until it is stopped: one process at a time, which holds an
- * advisory lock; a process that hangs loses it. The lock saves work; passes of two processes do no harm (pass.ts). Errors are logged and tried again.
+ * advisory lock; a process that hangs loses it. The lock saves work: of passes side by side only the last to begin counts
+ * (pass.ts). Errors are logged and tried again.
  */
 export function runDeferred(
   deps: DeriveDeps & { readonly pool: Pool },

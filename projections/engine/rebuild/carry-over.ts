@@ -38,9 +38,10 @@ export async function carryOver(
     if (firstOffset > 0 && previous !== null) {
       await copyRows(stores, projection, previous, shadow, firstOffset);
     }
+    // Another partition may have lost messages meanwhile; those below `firstOffset` are copied.
     const now = await kafka.offsets(projection.topic);
     if (now.some(({ low }) => low > firstOffset)) continue;
-    await createCheckpoints(pool, owner, log, new Map(offsets.map(({ partition, low }) => [partition, low])));
+    await createCheckpoints(pool, owner, log, new Map(now.map(({ partition, low }) => [partition, low])));
     return;
   }
   throw new AppError(

@@ -126,7 +126,9 @@ async function compareWithPasses(
 ): Promise<TableReport[]> {
   const lost = [];
   for (const table of Object.keys(projection.deferred.compared)) {
-    if (!(await hasTable(deps.clickhouse, served.names[table] ?? ''))) lost.push(table);
+    const ours = served.names[table];
+    // The served version may not have this table.
+    if (ours !== undefined && !(await hasTable(deps.clickhouse, ours))) lost.push(table);
   }
   if (lost.length > 0) {
     const nothing = { rows: 0, differing: [], unsettled: [], samples: [], isLost: true } as const;

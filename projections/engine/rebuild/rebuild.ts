@@ -65,7 +65,10 @@ export interface RebuildReport {
   readonly heldMs: number | null;
 }
 
-/** A replay that takes no longer than this may be repeated while writers wait. */
+/**
+ * A replay that takes no longer than this may be repeated while writers wait. Counted from its first message: by default a
+ * broker lets a new consumer group wait for 3 s, in which there are new blocks again (`group.initial.rebalance.delay.ms`).
+ */
 const CLOSE_MS = 3000;
 /** Writers wait for a swap no longer than this: it is given up, since a store may be unavailable. */
 const LONGEST_HOLD_MS = 60_000;
@@ -101,17 +104,20 @@ export async function rebuild(
       phase = next;
       report();
     };
+    let firstReadAt: number | null = null;
     const onRead: OnRead = (messages) => {
+      firstReadAt ??= performance.now();
       read += messages;
       if (phase === 'reading') report();
     };
     const catchUp = async (): Promise<void> => {
       phase = 'reading';
       for (let tookMs = Infinity; tookMs > CLOSE_MS;) {
-        const since = performance.now();
+        firstReadAt = null;
         await replayAll(deps, rebuilding, onRead);
+        const readAt = firstReadAt ?? performance.now();
         await deriveShadows(deps, rebuilding);
-        tookMs = performance.now() - since;
+        tookMs = performance.now() - readAt;
         total = read + (await messagesLeft(deps, rebuilding));
       }
     };

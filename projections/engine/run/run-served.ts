@@ -51,29 +51,24 @@ export async function runServed<P extends Projection>(
     });
     const isRebuilt = async (): Promise<boolean> =>
       (await Promise.all(outdated.map((one) => needsRebuild(pool, one)))).includes(false);
-    const looking = new AbortController();
+    if (outdated.length === 0) return await swapped;
+    const polling = new AbortController();
     const rebuilt = pollUntil(
       () => retryWhileUnavailable(isRebuilt),
       (is) => is,
-      { everyMs: pollMs, withinMs: Infinity, signal: AbortSignal.any([signal, looking.signal]) },
+      { everyMs: pollMs, withinMs: Infinity, signal: AbortSignal.any([signal, polling.signal]) },
     );
     // Awaited below; a stop may reject it before.
     rebuilt.catch(() => {});
     try {
-      await Promise.race(
-        [swapped, ...(outdated.length === 0 ? [] : [rebuilt])].filter((one) => one !== undefined),
-      );
+      await Promise.race(swapped === undefined ? [rebuilt] : [swapped, rebuilt]);
     } finally {
-      looking.abort();
+      polling.abort();
       await rebuilt.catch(() => {});
     }
   };
 
   let round = await startRound();
-  releasers.push('projections', async () => {
-    stopping.abort();
-    await round.run?.stop();
-  });
   const follow = async (): Promise<void> => {
     while (!signal.aborted) {
       await ended(round);
@@ -81,8 +76,15 @@ export async function runServed<P extends Projection>(
       if (!signal.aborted) round = await retryWhileUnavailable(startRound);
     }
   };
-  follow().catch((error: unknown) => {
+  const following = follow().catch((error: unknown) => {
     if (!signal.aborted) fail(error);
+  });
+  releasers.push('projections', async () => {
+    stopping.abort();
+    await round.run?.stop();
+    // A round that was being started meanwhile is stopped, too.
+    await following;
+    await round.run?.stop();
   });
 }
 

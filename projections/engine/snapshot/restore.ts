@@ -1,6 +1,7 @@
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { snapshotsMessage } from '../../../schemas/messages/snapshots.ts';
 import type { SnapshotManifest, SnapshotMessage } from '../../../schemas/messages/snapshots.ts';
@@ -79,13 +80,9 @@ async function fill(
         [JSON.stringify(message.rows)],
       );
     } catch (cause) {
-      throw new AppError(
-        'VERSION_MISMATCH',
-        `Rows of the snapshot do not fit ${build.projection}.${message.table}`,
-        {
-          cause,
-        },
-      );
+      if (isStoreUnavailable(cause)) throw cause;
+      const misfit = `Rows of the snapshot do not fit ${build.projection}.${message.table}`;
+      throw new AppError('VERSION_MISMATCH', misfit, { cause });
     }
     counts.set(message.table, (counts.get(message.table) ?? 0) + message.rows.length);
   }

@@ -140,6 +140,13 @@ async function replaceRows(
   if (deleted > 0) {
     const rows = `(${condition})${excludeNewer} AND (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})`;
     await deleteRows(clickhouse, pair.ours, rows, all, wrong);
+    // Deferred passes find what to derive again by the keys of a block's rows, those of deleted rows included.
+    if (!pair.isDerived)
+      await clickhouse.command(
+        `INSERT INTO ${pair.ours} (${key}, seq, is_deleted) SELECT ${key}, seq, 1 FROM ${wrong}
+         WHERE true${excludeNewer} AND (${key}) NOT IN (SELECT ${key} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
+        { params: all },
+      );
   }
   const missing = `${pair.theirs} FINAL WHERE (${condition})${excludeNewer}
     AND (${columns}) NOT IN (SELECT ${columns} FROM ${pair.ours} FINAL ${prewhere(condition)})`;

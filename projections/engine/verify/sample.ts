@@ -1,10 +1,11 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { Clock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { ServedBuilds } from '../../served.ts';
-import { describe, parseMessage } from '../../streams.ts';
+import { parseMessage } from '../../streams.ts';
 import { amongFelts } from '../../transfer-reads.ts';
 import { ascendingSql, descending } from '../../descending.ts';
 
@@ -73,7 +74,7 @@ export async function lowestIndexed({ clickhouse, served }: Deps): Promise<numbe
  * @returns the first difference, as a sentence; null when there is none
  */
 export async function differenceInBlock(
-  deps: Deps,
+  deps: Deps & { readonly clock: Pick<Clock, 'random'> },
   block: SampledBlock,
   kafka: Pick<Kafka, 'readRange'> | null,
 ): Promise<string | null> {
@@ -103,12 +104,12 @@ export async function differenceInBlock(
 }
 
 async function differenceInLegs(
-  { clickhouse, served }: Deps,
+  { clickhouse, served, clock }: Deps & { readonly clock: Pick<Clock, 'random'> },
   { height }: SampledBlock,
   rows: readonly z.infer<typeof transferRow>[],
 ): Promise<string | null> {
   const known = rows.filter(({ kind }) => kind !== 'unknown');
-  const from = Math.floor(Math.random() * Math.max(1, known.length - LEGS_OF));
+  const from = Math.floor(clock.random() * (Math.max(0, known.length - LEGS_OF) + 1));
   const chosen = known.slice(from, from + LEGS_OF);
   if (chosen.length === 0) return null;
   const legs = chosen.flatMap(
@@ -135,7 +136,11 @@ async function differenceInLegs(
     legs: legs.map(({ leg }) => leg),
   };
   const [found] = await clickhouse.rows({ name: 'sample.legs', sql, row: legsRow }, params, { settings });
-  const moved = chosen.reduce((sum, row) => sum + BigInt(row.moved), 0n);
+  // A delta is an Int256: amounts of 2^255 and more wrap around, and so does their sum.
+  const moved = BigInt.asIntN(
+    256,
+    chosen.reduce((sum, row) => sum + BigInt(row.moved), 0n),
+  );
   const count = found?.legs ?? 0;
   if (count === 2 * chosen.length && found?.sum === '0' && found.moved === String(moved)) return null;
   return `${chosen.length} transfers of ${moved} in all have ${count} legs, which sum to ${found?.sum ?? 0} and move ${found?.moved ?? 0}`;
@@ -150,7 +155,7 @@ async function differenceInLog(
   const place = `${topic.name}:${partition}:${offset}`;
   for await (const message of kafka.readRange(topic, partition, offset, offset + 1)) {
     const parsed = parseMessage(topic, message);
-    if ('reason' in parsed) return `${place} cannot be read: ${describe(parsed.reason)}`;
+    if ('reason' in parsed) return `${place} cannot be read: ${parsed.reason}`;
     const { block, type } = parsed.message;
     if (type !== 'block.accepted' || block.height !== height || block.hash !== hash)
       return `${place} does not hold the block ${hash}`;

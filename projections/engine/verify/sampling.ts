@@ -139,11 +139,11 @@ async function checkBlock(sampler: Sampler, height: number, kafka: Options['kafk
 
 /** The indexed block at or below a height, and how it is inconsistent; null when there is no such block. */
 async function look(
-  { pool, clickhouse }: Sampler,
+  { pool, clickhouse, clock }: Sampler,
   height: number,
   kafka: Options['kafka'] | null,
 ): Promise<{ block: SampledBlock; difference: string | null } | null> {
-  const deps = { clickhouse, served: await servedBuilds(pool) };
+  const deps = { clickhouse, clock, served: await servedBuilds(pool) };
   const block = await blockAtOrBelow(deps, height);
   return block === null ? null : { block, difference: await differenceInBlock(deps, block, kafka) };
 }

@@ -23,6 +23,7 @@ test('a pass that leaves blocks is followed by the next one without the pause of
         names: { token_holders_due: 'due' },
         readUpTo: () => 100,
         number: async () => 1,
+        isNewest: async () => true,
       },
     );
   const [some, all] = [await pass(1), await pass(3)];
