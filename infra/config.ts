@@ -292,13 +292,13 @@ export const settings = {
     'OBSERVER_CONCURRENCY',
     integer(1, 256),
     8,
-    'concurrent calls to the node for token metadata, balances and NFTs',
+    'tokens whose metadata is read from the node concurrently',
   ),
   observerCallsPerSecond: setting(
     'OBSERVER_CALLS_PER_SECOND',
     integer(1, 100_000),
     100,
-    'calls per second to the node for token metadata, balances and NFTs',
+    'calls per second to the node for token metadata, and as many for balances',
   ),
   priceFeedUrl: setting(
     'PRICE_FEED_URL',

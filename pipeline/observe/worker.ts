@@ -224,11 +224,16 @@ export function createTaskHandler<T>(
     readonly add: (tasks: readonly T[], now: number) => Promise<number>;
   },
 ): BlockHandler {
-  const stored = createLruCache<string, true>(REMEMBERED);
+  let stored = createLruCache<string, true>(REMEMBERED);
+  /** By partition, the highest offset that was handled. */
+  const handled = new Map<number, number>();
   return async (blocks) => {
     const tasks = new Map<string, T>();
     for (const block of blocks) {
       const { partition, offset } = block;
+      // Blocks come again when PostgreSQL lost the checkpoint in a fail-over, and may have lost tasks with it.
+      if (offset <= (handled.get(partition) ?? -1)) stored = createLruCache(REMEMBERED);
+      handled.set(partition, offset);
       const found = tasksOf(block);
       // The projections halt at this message and report it.
       if (found === null) log.warn({ partition, offset }, 'invalid message skipped');

@@ -48,7 +48,7 @@ const PAIRS_PER_CALL = 50;
 const CONCURRENT_CALLS = 4;
 /** Pairs of one caller that wait; further requests are dropped, and the client repeats them. */
 const MAX_WAITING_PER_CALLER = 2000;
-/** One call with its retries; then the pair is read at a newer block. */
+/** One batch of calls with its retries; then its pairs are read at a newer block. */
 const READ_TIMEOUT_MS = 15_000;
 const RETRY_MS = 1000;
 /** A request within this time of a read at the newest block is answered by that read. */
@@ -123,7 +123,7 @@ function createBatchReader(
   { node: unpaced, callsPerSecond, newestBlock, l1Height }: BalanceReaderOptions,
   metrics: ReturnType<typeof createBalanceMetrics>,
 ) {
-  const node = paceBatches(unpaced, callsPerSecond);
+  const node = paceBatches(unpaced, callsPerSecond, signal);
   const entryPoints = createLruCache<Felt, EntryPoint>(10_000);
   const recent = createLruCache<string, { readonly at: number; readonly message: BalancesMessage }>(10_000);
 
@@ -144,9 +144,7 @@ function createBatchReader(
     const fresh = batch.filter((read) => recentMessage(read, block) === null);
     if (fresh.length === 0) return { messages, unread: [] };
     const at = now();
-    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints, {
-      signal: AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]),
-    });
+    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints, { signal });
     const unread: PendingRead[] = [];
     for (const [index, read] of fresh.entries()) {
       const reading = readings[index];
@@ -163,13 +161,21 @@ function createBatchReader(
   };
 }
 
-/** Limits calls per second; each call of a batch counts, as node providers count them. */
-function paceBatches(node: Pick<Node, 'callMany'>, callsPerSecond: number): Pick<Node, 'callMany'> {
+/**
+ * Limits calls per second; each call of a batch counts, as node providers count them. The time limit of a batch begins after
+ * its wait, which a low rate makes long.
+ */
+function paceBatches(
+  node: Pick<Node, 'callMany'>,
+  callsPerSecond: number,
+  signal: AbortSignal,
+): Pick<Node, 'callMany'> {
   const queue = new PQueue({ interval: 1000, intervalCap: callsPerSecond });
   return {
-    async callMany(requests, at, callOptions) {
-      await Promise.all(requests.map(() => queue.add(async () => {})));
-      return await node.callMany(requests, at, callOptions);
+    async callMany(requests, at) {
+      await Promise.all(requests.map(() => queue.add(async () => {}, { signal })));
+      const within = AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]);
+      return await node.callMany(requests, at, { signal: within });
     },
   };
 }

@@ -9,10 +9,11 @@ import { createObserverMetrics } from '../../../../pipeline/observe/metrics.ts';
 import { sleep } from '../../../../infra/lifecycle.ts';
 import type { Pace } from '../../../../pipeline/observe/pace.ts';
 import { startObserver } from '../../../../pipeline/observe/observer.ts';
-import type { ObserverRun } from '../../../../pipeline/observe/observer.ts';
+import type { Observer, ObserverRun } from '../../../../pipeline/observe/observer.ts';
 import { CLAIM_MS } from '../../../../pipeline/observe/claims.ts';
 import type { Claim } from '../../../../pipeline/observe/claims.ts';
-import { startWorker } from '../../../../pipeline/observe/worker.ts';
+import { createTaskHandler, startWorker } from '../../../../pipeline/observe/worker.ts';
+import type { LoggedBlock } from '../../../../pipeline/observe/block-feed.ts';
 import type { TaskStore } from '../../../../pipeline/observe/worker.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 import { topics } from '../../../../schemas/topics.ts';
@@ -392,5 +393,29 @@ describe('startWorker', () => {
     const run = await start(tasks, async () => 'x');
     await vi.advanceTimersByTimeAsync(300);
     expect(run.error).toBeInstanceOf(TypeError);
+  });
+});
+
+describe('createTaskHandler', () => {
+  it('stores a task once, and again when its block comes again, as after a fail-over of PostgreSQL', async () => {
+    const stored: string[][] = [];
+    const handle = createTaskHandler<string>(
+      { log: pino({ level: 'silent' }), now: () => 0, retryWhileUnavailable: (work) => work() } as Observer,
+      { wake: () => {}, stop: async () => {} },
+      {
+        tasksOf: ({ block }) => [`of ${block.height % 2}`],
+        keyOf: (task) => task,
+        mayReset: () => false,
+        add: async (tasks) => stored.push([...tasks]),
+      },
+    );
+    const block = (height: number) =>
+      ({ partition: 0, offset: height, block: { height } }) as unknown as LoggedBlock;
+    await handle([block(1), block(2), block(3)]);
+    await handle([block(4)]);
+    await handle([{ ...block(3), partition: 1 }]);
+    await handle([block(3), block(4)]);
+    await handle([block(5)]);
+    expect(stored).toEqual([['of 1', 'of 0'], [], [], ['of 1', 'of 0'], []]);
   });
 });

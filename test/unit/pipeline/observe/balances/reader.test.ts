@@ -19,9 +19,15 @@ interface Published {
 function world({
   balanceOf = () => 1n,
   moved = [],
-}: { balanceOf?: (account: bigint) => bigint; moved?: readonly string[] } = {}) {
+  callsPerSecond = 1_000_000,
+}: {
+  balanceOf?: (account: bigint) => bigint;
+  moved?: readonly string[];
+  callsPerSecond?: number;
+} = {}) {
   const published: Published[] = [];
-  const calls: { accounts: bigint[]; answer: () => void }[] = [];
+  const calls: { accounts: bigint[]; signal: AbortSignal | undefined; answer: () => void }[] = [];
+  const stopping = new AbortController();
   const metrics = createMetrics('observe');
   const fail = (error: unknown): never => {
     throw error;
@@ -40,7 +46,7 @@ function world({
     now: () => 1000,
     pollMs: 1,
     retryWhileUnavailable: async (work) => await work(),
-    signal: new AbortController().signal,
+    signal: stopping.signal,
     fail,
     releasers: new Releasers(fail),
     consume: async () => {},
@@ -53,10 +59,10 @@ function world({
   };
   const reader = startBalanceReader(observer, {
     node: {
-      callMany: async (requests) => {
+      callMany: async (requests, _, { signal } = {}) => {
         const { promise, resolve } = Promise.withResolvers<void>();
         const accounts = requests.map(({ calldata: [account = ZERO_FELT] }) => BigInt(account));
-        calls.push({ accounts, answer: resolve });
+        calls.push({ accounts, signal, answer: resolve });
         await promise;
         return accounts.map((account) => ({
           ok: true as const,
@@ -64,13 +70,13 @@ function world({
         }));
       },
     },
-    callsPerSecond: 1_000_000,
+    callsPerSecond,
     newestBlock: async () => ({ height: 1, hash: toFelt(1n) }),
     movedPairs: async () => new Set(moved),
     l1Height: async () => null,
     metrics,
   });
-  return { reader, calls, metrics, published };
+  return { reader, calls, metrics, published, stop: () => stopping.abort(), releasers: observer.releasers };
 }
 
 it('reads the balance of a second caller in the next call, however many the first waits for', async () => {
@@ -107,4 +113,26 @@ it('keeps for ever what a pair has, and that a pair that moved has nothing; noth
       [never, 'unmoved-balances'],
     ]),
   );
+});
+
+it('gives a batch its whole time after a wait for the rate limit, which a stop ends', async () => {
+  vi.useFakeTimers();
+  try {
+    const { reader, calls, stop, releasers } = world({ callsPerSecond: 2 });
+    for (let account = 1n; account <= 200n; account += 1n)
+      reader.request({ account: toFelt(account), token, caller: 'a', requestedAt: 1000 });
+    reader.wake();
+    // The four batches of 50 share the rate.
+    for (let waitedMs = 0; calls.length === 0 && waitedMs < 110_000; waitedMs += 500)
+      await vi.advanceTimersByTimeAsync(500);
+    expect(calls).toHaveLength(1);
+    expect(calls[0]?.signal?.aborted).toBe(false);
+    stop();
+    expect(calls[0]?.signal?.aborted).toBe(true);
+    calls[0]?.answer();
+    await releasers.releaseAll();
+    expect(calls).toHaveLength(1);
+  } finally {
+    vi.useRealTimers();
+  }
 });
