@@ -212,22 +212,23 @@ function stream(
  * Disconnects a client that takes nothing of what waits for it. The kernel buffers up to some MB, and takes more only when
  * much of that is gone: a client that takes less than some 20 kB/s may look as if it took nothing.
  */
-function dropIfStalled({ res }: Context, stallMs: number): void {
+function dropIfStalled(context: Context, stallMs: number): void {
+  const { res } = context;
   let [taken, stalled] = [-1, 0];
-  const timer = setInterval(() => {
+  whileSending(context, stallMs / STALL_LOOKS, () => {
     const waiting = res.writableLength;
     const now = (res.socket?.bytesWritten ?? 0) - waiting;
     stalled = waiting > 0 && now === taken ? stalled + 1 : 0;
     taken = now;
     if (stalled >= STALL_LOOKS) res.destroy();
-  }, stallMs / STALL_LOOKS);
-  res.once('close', () => clearInterval(timer));
+  });
 }
 
 /** Disconnects a client that takes little of what waits for it, while others wait for the place that its request keeps. */
-function dropIfSlow({ res }: Context, place: RequestInfo['place']): void {
+function dropIfSlow(context: Context, place: RequestInfo['place']): void {
+  const { res } = context;
   let [before, seconds, bytes] = [0, 0, 0];
-  const timer = setInterval(() => {
+  whileSending(context, 1000, () => {
     const waiting = res.writableLength;
     const taken = (res.socket?.bytesWritten ?? 0) - waiting;
     [seconds, bytes] = waiting > 0 && place.isWanted() ? [seconds + 1, bytes + taken - before] : [0, 0];
@@ -235,17 +236,22 @@ function dropIfSlow({ res }: Context, place: RequestInfo['place']): void {
     if (seconds < WANTED_READING_SECONDS) return;
     if (bytes < seconds * WANTED_READING_BYTES) res.destroy();
     [seconds, bytes] = [0, 0];
-  }, 1000);
-  res.once('close', () => clearInterval(timer));
+  });
 }
 
 /** Disconnects a client that reads too slowly, sooner if others wait for the place that its request keeps. */
-function limitSending({ res }: Context, place: RequestInfo['place']): void {
+function limitSending(context: Context, place: RequestInfo['place']): void {
   let seconds = 0;
-  const timer = setInterval(() => {
+  whileSending(context, 1000, () => {
     seconds += 1;
-    if (seconds >= (place.isWanted() ? WANTED_SENDING_SECONDS : SENDING_SECONDS)) res.destroy();
-  }, 1000);
+    if (seconds >= (place.isWanted() ? WANTED_SENDING_SECONDS : SENDING_SECONDS)) context.res.destroy();
+  });
+}
+
+/** Calls `look` at an interval until the response is closed, which it already is when the client has disconnected. */
+function whileSending({ res }: Context, everyMs: number, look: () => void): void {
+  if (res.closed) return;
+  const timer = setInterval(look, everyMs);
   res.once('close', () => clearInterval(timer));
 }
 

@@ -700,6 +700,28 @@ describe('errors', () => {
   });
 });
 
+describe('a client that disconnects before its answer is made', () => {
+  it('leaves no timer', async () => {
+    const timers = vi.spyOn(globalThis, 'setInterval');
+    lines.length = 0;
+    let begin = (): void => {};
+    const began = new Promise<void>((resolve) => (begin = resolve));
+    gate = async (signal) => {
+      begin();
+      await once(signal, 'abort');
+    };
+    const client = connect(port, '127.0.0.1');
+    client.write('GET /api/cached/ann/ HTTP/1.1\r\nHost: x\r\n\r\n');
+    await began;
+    client.destroy();
+    await vi.waitFor(() => expect(lines.join('')).toContain('"request"'));
+    gate = null;
+    const everySecond = timers.mock.calls.filter(([, ms]) => ms === 1000);
+    timers.mockRestore();
+    expect(everySecond).toEqual([]);
+  });
+});
+
 describe('a client that reads nothing', () => {
   it('is disconnected sooner if others wait for the place of its request', async () => {
     const { port } = server.address() as AddressInfo;
