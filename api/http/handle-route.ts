@@ -101,6 +101,7 @@ export function handleRoute(
     const ofCaller = `${request.caller().name} ${key}`;
     const known = cache.get(key) ?? (await underWay.share(ofCaller, request.signal, make));
     if (known === null) return;
+    limitSending(context, request.place);
     context.type = 'json';
     context.body = known;
   };

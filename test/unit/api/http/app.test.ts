@@ -68,7 +68,8 @@ const routes = [
       asked += 1;
       await gate?.(signal);
       if (query.status === 202) return { status: 202, body: { times: asked } };
-      return { status: 200, body: { times: asked, name: params.name }, noStore: params.name === 'nobody' };
+      const name = params.name === 'large' ? 'x'.repeat(20_000_000) : params.name;
+      return { status: 200, body: { times: asked, name }, noStore: params.name === 'nobody' };
     },
   }),
   defineRoute({
@@ -393,6 +394,29 @@ describe('a cached answer', () => {
       expect(await times(path)).toBe(first + 1);
     }
     state = null;
+  });
+
+  it('must be read within a minute', async () => {
+    state = 'five';
+    await call('GET', '/api/cached/large/');
+    const made = asked;
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    try {
+      const accepted = once(server, 'connection');
+      const client = connect(port, '127.0.0.1').pause();
+      client.on('error', () => {});
+      client.write('GET /api/cached/large/ HTTP/1.1\r\nHost: x\r\n\r\n');
+      const [ours] = await accepted;
+      await vi.waitFor(() => expect(ours.bytesWritten).toBeGreaterThan(0));
+      vi.advanceTimersByTime(59_000);
+      expect([asked, ours.destroyed]).toEqual([made, false]);
+      vi.advanceTimersByTime(1000);
+      expect(ours.destroyed).toBe(true);
+      client.destroy();
+    } finally {
+      vi.useRealTimers();
+      state = null;
+    }
   });
 });
 
