@@ -1,6 +1,7 @@
 import { restrictionsOf } from '../../projections/accounts/queries.ts';
 import type { KeyByHash } from '../../projections/accounts/queries.ts';
 import { hashSecret, isWellFormedApiKey } from './api-key.ts';
+import { addressBlock } from '../http/client-address.ts';
 import { HttpError, permissionDenied, unauthenticated } from '../http/errors.ts';
 import { rateLimitHeaders, wholeSeconds } from '../limits/allowance.ts';
 import { HOUR_MS } from '../limits/ceilings.ts';
@@ -41,14 +42,15 @@ export async function checkKey(
   served: () => Promise<ServedBuilds>,
   note: CallerNote,
 ): Promise<CallerKey> {
+  const block = addressBlock(request.ip);
   const fail = async (refusal: Refusal, error: HttpError): Promise<never> => {
     note.refusal = refusal;
     // Concurrent failures may have blocked the address meanwhile.
-    rejectBlocked(await limits.addressFailures.record(request.ip), note);
+    rejectBlocked(await limits.addressFailures.record(block), note);
     throw error;
   };
 
-  rejectBlocked(await limits.addressFailures.blockedFor(request.ip), note);
+  rejectBlocked(await limits.addressFailures.blockedFor(block), note);
 
   const text = request.header('api-key').trim();
   if (text === '') return await fail('missing', unauthenticated('key'));

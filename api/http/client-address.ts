@@ -26,7 +26,7 @@ export function clientAddress(
   return client.toString();
 }
 
-/** The key to count a client's failures by: an IPv4 address, or the /64 of an IPv6 address. */
+/** The key of limits per client address: an IPv4 address, or the /64 of an IPv6 address. */
 export function addressBlock(ip: string): string {
   const address = parseAddress(ip);
   if (address === null || !(address instanceof ipaddr.IPv6)) return ip;

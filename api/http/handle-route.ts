@@ -78,7 +78,7 @@ export function handleRoute(
         const block = await findAsOf(clickhouse, builds, asked);
         return { block, confirm: async () => await confirmAsOf(clickhouse, builds, block, asked) };
       },
-      body: () => readBody(context, state.ip),
+      body: () => readBody(context, addressBlock(state.ip)),
     });
     if (asOf !== null) showIndexedBlock(context, asOf.height);
     // Part of the cache key: an answer is never sent with an X-Indexed-Block that it does not cover.

@@ -26,7 +26,7 @@ export function commonLimits(): string {
   return [
     'The limits of an operation are in its description.',
     'For all of them: URL and headers have at most 16,384 bytes (431);',
-    `${MAX_FAILURES} failed checks of API keys block an address for \`IP_BLOCK_WINDOW_SECONDS\` of the operator, by default 300 (403);`,
+    `${MAX_FAILURES} failed checks of API keys block an address (for IPv6, its /64) for \`IP_BLOCK_WINDOW_SECONDS\` of the operator, by default 300 (403);`,
     `at most ${placesPerCaller} pages of a key and ${placesPerUser} of a user are read at a time, and ${COMMAND_LIMITS.inFlightPerUser} writes of a user run at a time, while others wait for some seconds (503);`,
     'an answer must be read within 60 s.',
   ].join(' ');

@@ -275,6 +275,15 @@ describe('an address that fails', () => {
     expect(answers.filter((answer) => verdict(answer)[1] === 'ip_blocked')).toHaveLength(40);
   });
 
+  it('is blocked after ten of the IPv6 addresses of a /64 together', async () => {
+    for (let i = 0; i < 10; i += 1) {
+      ip = `2001:db8:0:1::${i}`;
+      expect((await fail(i % 2 ? one : two)).status).toBe(401);
+    }
+    expect(verdict(await ask(one, '2001:db8:0:1:ffff::1'))).toEqual([403, 'ip_blocked']);
+    expect((await ask(one, '2001:db8:0:2::1')).status).toBe(200);
+  });
+
   it('is blocked for IP_BLOCK_WINDOW_SECONDS', async () => {
     const { call: brief } = await world.anotherApi({ env: { IP_BLOCK_WINDOW_SECONDS: '20' }, now });
     for (let i = 0; i < 10; i += 1) expect((await fail(brief)).status).toBe(401);

@@ -674,6 +674,26 @@ describe('bodies', () => {
     for (const socket of slow) socket.destroy();
   }, 30_000);
 
+  it('that arrive slowly are limited for all IPv6 addresses of a /64 together', async () => {
+    const head = 'POST /api/things/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n';
+    const answers: string[] = [];
+    const slow = Array.from({ length: 21 }, (_, i) => {
+      const socket = connect(port, '127.0.0.1');
+      socket.on('data', (chunk) => answers.push(String(chunk)));
+      socket.write(
+        `${head}X-Forwarded-For: 2001:db8::${i + 1}\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n`,
+      );
+      return socket;
+    });
+    try {
+      // Before five seconds, after which each would be too slow by itself.
+      await vi.waitFor(() => expect(answers).toHaveLength(1), { timeout: 4000 });
+      expect(answers[0]).toMatch(/^HTTP\/1\.1 408 /);
+    } finally {
+      for (const socket of slow) socket.destroy();
+    }
+  });
+
   it('in an unknown encoding are answered 415; JSON is UTF-8 regardless of its Content-Type', async () => {
     expect((await post('{"name":"é"}', 'application/json; charset=klingon')).json).toEqual({ name: 'é' });
     const odd = await call('POST', '/api/things/', {
