@@ -74,24 +74,40 @@ async function pageByNumber(
   if (page === 'invalid' || (page !== 'last' && page * limit > REACHABLE_ROWS)) throw invalidPage();
   const reads = page === 'last' ? null : rowsByOffset(reading, (page - 1) * limit, limit + 1);
   const whole = reading.plan.isShort && page === 1 ? await reads : null;
-  const [count, early] = await Promise.all([
+  const [counted, early] = await Promise.all([
     whole !== null && whole.length <= limit
       ? { count: whole.length, isEstimate: false }
       : countTransfers(reading),
     reads,
   ]);
-  // The page may be newer than the count, which must not be lower than the rows shown.
-  const seen =
-    early === null || early.length === 0 || page === 'last' ? 0 : (page - 1) * limit + early.length;
-  const total = Math.max(count.count, seen);
-  const found = resolvePage(page, limit, total);
+  const count =
+    early === null || page === 'last' ? counted : countWithPage(counted, page, limit, early.length);
+  const found = resolvePage(page, limit, count.count);
   const rows = early ?? (await rowsByOffset(reading, found.offset, limit + 1));
   return envelope(rows.slice(0, limit), found, {
     query,
-    count: total,
+    count: count.count,
     countIsEstimate: count.isEstimate,
     nextCursor: nextCursor(rows, limit, reading, count, searchKey),
   });
+}
+
+/**
+ * The page may be newer than the count, which must not be lower than the rows shown. Instead of an estimate, the last page
+ * gives the exact count; throws 404 for an empty page after it.
+ *
+ * @param rows number of rows found, one more than `limit` if there is a next page
+ */
+function countWithPage(
+  { count, isEstimate }: CarriedCount,
+  page: number,
+  limit: number,
+  rows: number,
+): CarriedCount {
+  const seen = rows === 0 ? 0 : (page - 1) * limit + rows;
+  if (!isEstimate || rows > limit) return { count: Math.max(count, seen), isEstimate };
+  if (rows === 0 && page > 1) throw invalidPage();
+  return { count: seen, isEstimate: false };
 }
 
 async function pageByCursor(

@@ -126,6 +126,24 @@ describe('a filter that matches more than is counted', () => {
     }
   });
 
+  it('ends with its last row where the estimated count is too high', async () => {
+    const doubled: ClickHouse = {
+      ...clickhouse,
+      rows: async (query, params, options) =>
+        query.name === 'transfers.sample'
+          ? [query.row.parse({ seen: 20_000, matching: 40_000 })]
+          : await clickhouse.rows(query, params, options),
+    };
+    const page = async (number: number) =>
+      await list({ from_account: sender, limit: '100', page: String(number) }, doubled);
+    const inner = await page(1499);
+    expect([inner.count, inner.count_is_estimate]).toEqual([2 * rows, true]);
+    const last = await page(1500);
+    expect([last.count, last.count_is_estimate, last.results.length]).toEqual([rows, undefined, 100]);
+    expect([last.total_pages, last.links.next]).toEqual([1500, null]);
+    await expect(page(1501)).rejects.toMatchObject({ status: 404, message: 'Invalid page.' });
+  });
+
   it('passes over keys, not whole rows, on far pages', async () => {
     const skipped: unknown[] = [];
     const watched: ClickHouse = {
