@@ -82,8 +82,8 @@ export async function* streamTransfers(
       }
     } catch (error) {
       if (isAborted()) return;
-      // A proxy answers 502 or 504 while the service restarts.
-      if (error instanceof ApiError && (error.status < 500 || error.status === 503)) throw error;
+      // 429 and 503 arrive here if their Retry-After is longer than `maxDelayMs`; a proxy answers 502 or 504 during a restart.
+      if (error instanceof ApiError && error.status < 500 && error.status !== 429) throw error;
     }
     await sleep(waitMs, signal).catch(() => {});
     waitMs = Math.min(2 * waitMs, MOST_WAIT_MS);

@@ -106,9 +106,14 @@ describe('a stream', () => {
     expect(connections).toHaveLength(9);
   });
 
+  it.each([429, 503])('connects again after %s with a Retry-After longer than it waits', async (status) => {
+    answers = [refused(status, { 'retry-after': '3600' })];
+    await follow(1);
+    expect(connections).toHaveLength(2);
+  });
+
   it.each([
     ['refused', refused(400)],
-    ['to wait too long', refused(503, { 'retry-after': '3600' })],
     ['ended because its key has reached a limit', sends([event('c', 'end', { reason: 'limit' })])],
   ])('throws if it is %s', async (_, answer) => {
     answers = [answer];
