@@ -62,7 +62,8 @@ function createLatestPrices({ pool, refreshes, now }: PriceRouteDeps): LatestPri
         },
         signal,
       );
-      silentUntil = fresh === null && !signal.aborted ? now() + SILENCE_MS : 0;
+      if (fresh !== null) silentUntil = 0;
+      else if (!signal.aborted) silentUntil = now() + SILENCE_MS;
       return fresh ?? (await read(served, [token])).get(token);
     },
     requestOld(tokens, stored) {
