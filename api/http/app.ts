@@ -179,9 +179,11 @@ function createRouter(deps: AppDeps): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true, strict: false });
   mountHealth(router, deps);
   if (deps.console) mountConsole(router, deps.console);
-  const document = describeApi(deps.routes);
+  // Serialized once: it takes up to 30 ms, and nobody needs a key to request it.
+  const document = Buffer.from(JSON.stringify(describeApi(deps.routes)));
   router.get('/api/openapi.json', (context) => {
     context.state.path = '/api/openapi.json';
+    context.type = 'json';
     context.body = document;
   });
   // A fixed path is registered before one whose parameter would match it.

@@ -877,6 +877,19 @@ describe('the request log', () => {
 });
 
 describe('the OpenAPI document', () => {
+  it('is not serialized anew for a request', async () => {
+    const stringify = vi.spyOn(JSON, 'stringify');
+    const { headers, text } = await call('GET', '/api/openapi.json');
+    const head = await call('HEAD', '/api/openapi.json');
+    const serialized = stringify.mock.results.filter(({ value }) => value === text);
+    stringify.mockRestore();
+    expect(serialized).toEqual([]);
+    for (const answer of [headers, head.headers]) {
+      expect(answer.get('content-type')).toBe('application/json; charset=utf-8');
+      expect(answer.get('content-length')).toBe(String(Buffer.byteLength(text)));
+    }
+  });
+
   it('describes every route as declared', async () => {
     const { json } = await call('GET', '/api/openapi.json');
     expect(json.openapi).toMatch(/^3\.1\./);
