@@ -22,7 +22,7 @@ export interface SessionRouteDeps {
   readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly passwords: PasswordChecker;
-  /** Counts by `ip:…` and `user:…`. */
+  /** Counts by `ip:…`, and by `user:…` or, where no such user exists, `login:…`. */
   readonly logins: LoginAttempts;
   readonly sessionHours: number;
   readonly now: () => number;
@@ -51,14 +51,18 @@ function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }:
     response: { 200: loginAnswer },
     errors: [401],
     async handler({ input: { body }, request, served }) {
+      const findUser = async () => await userByLogin(pool, served.schema('accounts'), body.username);
+      // By id: a user has the same limit by username and by e-mail address.
+      const id = (await findUser())?.id;
       const attempt = await logins.begin([
         `ip:${addressBlock(request.ip)}`,
-        `user:${loginKey(body.username)}`,
+        id === undefined ? `login:${loginKey(body.username)}` : `user:${id}`,
       ]);
       let user: UserForLogin | null = null;
       let hasFailed = false;
       try {
-        user = await userByLogin(pool, served.schema('accounts'), body.username);
+        // Read again: while the attempt waited for others, the user may have been disabled.
+        user = await findUser();
         const matches = await passwords.check(user?.password_hash ?? null, body.password);
         hasFailed = !matches || user?.is_disabled !== false;
       } finally {

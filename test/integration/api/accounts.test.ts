@@ -161,6 +161,19 @@ describe('log-in', () => {
     const atOnce = Array.from({ length: 40 }, () => attempt('bob', bob.password, '192.0.2.2'));
     expect((await Promise.all(atOnce)).map(({ status }) => status)).toEqual(Array(40).fill(200));
   });
+
+  it('is throttled by username and e-mail address of a user together', async () => {
+    const { password } = await world.makeUser('dora', 'dora@example.org');
+    const attempt = async (username: string, typed = 'wrong') =>
+      (await call('POST', LOGIN, { json: { username, password: typed }, headers: elsewhere() })).status;
+    for (let i = 0; i < 5; i += 1) {
+      expect([await attempt('dora'), await attempt('Dora@Example.org')]).toEqual([401, 401]);
+    }
+    expect([await attempt('dora', password), await attempt('dora@example.org', password)]).toEqual([
+      429, 429,
+    ]);
+    expect(await attempt('bob', bob.password)).toBe(200);
+  });
 });
 
 describe('sessions', () => {
