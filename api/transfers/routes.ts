@@ -126,8 +126,8 @@ function traceRoute(
     description: [
       'Follows the transfers of the token from the account to its counterparties and on, breadth first, until no new account',
       'is found, and returns them sorted by block and `event_index`. Follows the newest 10,000 transfers of each account. The',
-      'zero address is followed like any other, unless `skip_zero=true`. A trace that takes too long returns 503; it is',
-      'never truncated.',
+      'zero address is followed like any other, unless `skip_zero=true`. A trace that takes too long returns 503, one',
+      'that holds too many transfers 400; it is never truncated.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
@@ -140,7 +140,7 @@ function traceRoute(
     limits: [
       readLimit('trace'),
       `Transfers of an account that are followed: the newest ${figure(MAX_TRANSFERS_PER_ACCOUNT)}`,
-      `Transfers of an answer: ${figure(MAX_TRANSFERS)} (503)`,
+      `Transfers of an answer: ${figure(MAX_TRANSFERS)} (400)`,
     ],
     response: { 200: traceAnswer },
     errors: [404, 503],

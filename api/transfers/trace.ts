@@ -6,7 +6,7 @@ import type { OnTraced, TracedTransfer } from '../../projections/transfers/queri
 import type { Felt } from '../../schemas/felt.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
 import { AppError } from '../../schemas/errors.ts';
-import { unavailable } from '../http/errors.ts';
+import { invalidInput, unavailable } from '../http/errors.ts';
 import type { HttpError } from '../http/errors.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
@@ -53,7 +53,7 @@ export interface Found {
  * Walks breadth first over the counterparties of an account in one token until none is new. All accounts of a step are read
  * together.
  *
- * Throws 503 when it takes longer than `budgetMs` or the result is too large: an answer is never truncated.
+ * Throws 503 when it takes longer than `budgetMs`, and 400 when the result is too large: an answer is never truncated.
  */
 export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Found> {
   const endsAt = deps.now() + trace.budgetMs;
@@ -100,7 +100,7 @@ export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Fou
 
 function tooLarge(): HttpError {
   const limit = MAX_TRANSFERS.toLocaleString('en');
-  return unavailable('trace_too_large', `The trace holds more than ${limit} transfers.`, RETRY_AFTER_SECONDS);
+  return invalidInput({ non_field_errors: [`The trace holds more than ${limit} transfers.`] });
 }
 
 /** An account or a transaction is in many transfers: its text is held once. */

@@ -288,7 +288,7 @@ export class Operations extends HeyApiClient {
     /**
      * Trace transfers
      *
-     * Follows the transfers of the token from the account to its counterparties and on, breadth first, until no new account is found, and returns them sorted by block and `event_index`. Follows the newest 10,000 transfers of each account. The zero address is followed like any other, unless `skip_zero=true`. A trace that takes too long returns 503; it is never truncated.
+     * Follows the transfers of the token from the account to its counterparties and on, breadth first, until no new account is found, and returns them sorted by block and `event_index`. Follows the newest 10,000 transfers of each account. The zero address is followed like any other, unless `skip_zero=true`. A trace that takes too long returns 503, one that holds too many transfers 400; it is never truncated.
      *
      * **Limits**
      *
@@ -296,7 +296,7 @@ export class Operations extends HeyApiClient {
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Requests of a key that read at a time: 1, of a user 2; others wait, up to 25 s (503)
      * - Transfers of an account that are followed: the newest 10,000
-     * - Transfers of an answer: 400,000 (503)
+     * - Transfers of an answer: 400,000 (400)
      */
     public traceTransfers<ThrowOnError extends boolean = true>(options: Options<TraceTransfersData, ThrowOnError>): RequestResult<TraceTransfersResponses, TraceTransfersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<TraceTransfersResponses, TraceTransfersErrors, ThrowOnError, 'data'>({

@@ -14,8 +14,8 @@ const untilAborted = async (options?: ReadOptions): Promise<never> =>
     options?.signal?.addEventListener('abort', () => reject(new Error('The request was aborted.')));
   });
 
-/** A ClickHouse on which every read of a trace hangs until it is aborted, and everything before it answers. */
-function hangingOnTrace(transfersOfToken: number): ClickHouse {
+/** A ClickHouse whose reads of a trace are these, and on which everything before them answers. */
+function tracingBy(eachPart: ClickHouse['eachPart'], transfersOfToken: number): ClickHouse {
   const unused = async (): Promise<never> => {
     throw new Error('not expected');
   };
@@ -26,6 +26,7 @@ function hangingOnTrace(transfersOfToken: number): ClickHouse {
         { i: 1, total: transfersOfToken },
       ],
       'transfers.kind': [{ kind: 'erc20' }],
+      'transfer-counts.busy': [],
     };
     const answer = answers[query.name];
     if (answer !== undefined) return answer.map((row) => query.row.parse(row));
@@ -33,7 +34,7 @@ function hangingOnTrace(transfersOfToken: number): ClickHouse {
   };
   return {
     rows,
-    eachPart: async (_query, _params, _onRows, options) => await untilAborted(options),
+    eachPart,
     file: unused,
     command: unused,
     ddl: unused,
@@ -45,9 +46,12 @@ function hangingOnTrace(transfersOfToken: number): ClickHouse {
   };
 }
 
-async function traced(transfersOfToken: number, traceBudgetMs: number) {
+const hanging: ClickHouse['eachPart'] = async (_query, _params, _onRows, options) =>
+  await untilAborted(options);
+
+async function traced(eachPart: ClickHouse['eachPart'], transfersOfToken: number, traceBudgetMs: number) {
   const deps: TransferRouteDeps = {
-    clickhouseFor: limitReads(hangingOnTrace(transfersOfToken)),
+    clickhouseFor: limitReads(tracingBy(eachPart, transfersOfToken)),
     pool: {
       query: async () => ({ rows: [] }),
     } as unknown as TransferRouteDeps['pool'],
@@ -82,7 +86,7 @@ test.each([
   'a trace whose read %s exceeds the budget is answered 503 with a Retry-After of a minute',
   async (_, size) => {
     const startedAt = performance.now();
-    await expect(traced(size, 150)).rejects.toMatchObject({
+    await expect(traced(hanging, size, 150)).rejects.toMatchObject({
       status: 503,
       code: 'trace_too_long',
       headers: { 'Retry-After': '60' },
@@ -90,3 +94,31 @@ test.each([
     expect(performance.now() - startedAt).toBeLessThan(5000);
   },
 );
+
+const hexOf = (felt: string): string => felt.slice(2).toUpperCase();
+/** A transfer of the account to itself, as ClickHouse returns it. */
+const toItself = {
+  o_from: hexOf(account),
+  o_to: hexOf(account),
+  o_txhash: hexOf(token),
+  o_amount: '1',
+  o_fee: '0',
+  o_timestamp: 1_700_000_000,
+  o_block: 0,
+  o_position: 0,
+  o_item: 0,
+};
+const placeOf = (n: number) => ({ block: n >> 10, position: n & 1023, item: 0 });
+
+test('a trace of too many transfers is answered 400 without a Retry-After: it would be as large again', async () => {
+  const eachPart: ClickHouse['eachPart'] = async (query, _params, onRows) => {
+    const one = query.row.parse(toItself);
+    onRows(Array.from({ length: 400_001 }, (_, n) => Object.assign({}, one, placeOf(n))));
+  };
+  await expect(traced(eachPart, 1_000_000, 60_000)).rejects.toMatchObject({
+    status: 400,
+    code: 'invalid',
+    message: 'The trace holds more than 400,000 transfers.',
+    headers: {},
+  });
+});
