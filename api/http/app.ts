@@ -41,6 +41,8 @@ const EXPOSED_HEADERS = [
   'RateLimit-Policy',
   'WWW-Authenticate',
   'Location',
+  'Accept-Ranges',
+  'Content-Range',
   'X-Export-Block',
   'X-Export-Block-Hash',
   'X-Export-Id',
