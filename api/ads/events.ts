@@ -1,5 +1,5 @@
 import type { Publisher } from '../../infra/kafka/client.ts';
-import { sleep } from '../../infra/lifecycle.ts';
+import { withTimeout } from '../../infra/lifecycle.ts';
 import { createWaiters } from '../../infra/waiters.ts';
 import { adsMessage } from '../../schemas/messages/ads.ts';
 import type { AdsMessage } from '../../schemas/messages/ads.ts';
@@ -35,12 +35,8 @@ export function createAdEvents({
       const deadline = performance.now() + timeoutMs;
       const value = adsMessage.parse({ type, v: 1, id, ad_id: adId, observed_at: now() });
       const published = publisher.publish(topics.ads, [{ key: String(adId), value }]).then(() => true);
-      const timer = new AbortController();
-      const isAppended = await Promise.race([
-        published,
-        sleep(timeoutMs, timer.signal).then(() => false),
-      ]).finally(() => timer.abort());
-      if (!isAppended) throw unavailable('unavailable', 'The service is temporarily unavailable.', 2);
+      if (!(await withTimeout(published, timeoutMs, false)))
+        throw unavailable('unavailable', 'The service is temporarily unavailable.', 2);
       await waiters.until([id], async () => ((await isCounted(id)) ? true : null), { deadline });
     },
     notify: (id) => waiters.notify(id),

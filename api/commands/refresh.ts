@@ -1,4 +1,4 @@
-import { sleep } from '../../infra/lifecycle.ts';
+import { withTimeout } from '../../infra/lifecycle.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import { createWaiters } from '../../infra/waiters.ts';
@@ -66,7 +66,7 @@ export function createRefreshBus({ publisher, log, now, waitMs = WAIT_MS }: Refr
       const pending = request(requests);
       const requestedAt: RequestedAt = (one) => pending.get(one)?.requestedAt ?? 0;
       // A request that is not appended has no result to wait for; another caller's may already be stored.
-      if (!(await isAppendedWithin(pending.values(), waitMs))) return await find(requestedAt);
+      if (!(await withTimeout(areAppended(pending.values()), waitMs, false))) return await find(requestedAt);
       const subjects = new Set(requests.map(requestSubject));
       const gatherMs = subjects.size > 1 ? GATHER_MS : 0;
       return await waiters.until(subjects, () => find(requestedAt), { deadline, signal, gatherMs });
@@ -78,12 +78,9 @@ export function createRefreshBus({ publisher, log, now, waitMs = WAIT_MS }: Refr
   };
 }
 
-async function isAppendedWithin(pending: Iterable<Pending>, ms: number): Promise<boolean> {
-  const timer = new AbortController();
-  return await Promise.race([
-    Promise.all([...pending].map(({ published }) => published)).then((all) => !all.includes(false)),
-    sleep(ms, timer.signal).then(() => false),
-  ]).finally(() => timer.abort());
+async function areAppended(pending: Iterable<Pending>): Promise<boolean> {
+  const all = await Promise.all([...pending].map(({ published }) => published));
+  return !all.includes(false);
 }
 
 /** Appends requests, merging those that were already requested within `SHARED_MS`. */
