@@ -7,6 +7,7 @@ import { withTimeout } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { userByLogin } from '../../projections/accounts/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
+import { shareRecent } from '../http/share-recent.ts';
 import type { Readiness } from './health.ts';
 
 export interface ReadinessDeps {
@@ -32,7 +33,8 @@ const STORE_TIMEOUT_MS = 1500;
  */
 export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
   const { pool, clickhouse, kafka, servedBuilds, indexedHeight, stallSeconds, areLimitsShared } = deps;
-  const readHealth = shareInFlight(() => serviceHealth(pool, kafka, stallSeconds));
+  // Calls would pile up while Kafka is unavailable.
+  const readHealth = shareRecent(() => serviceHealth(pool, kafka, stallSeconds), 0);
   const hasAdmin = createAdminCheck(deps);
 
   const check = async (): Promise<Readiness> => {
@@ -73,15 +75,6 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
       TIMEOUT_MS,
       unavailable,
     );
-}
-
-/** Shares a call in flight between callers; otherwise calls would pile up while Kafka is unavailable. */
-function shareInFlight<T>(work: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | null = null;
-  return async () =>
-    await (running ??= work().finally(() => {
-      running = null;
-    }));
 }
 
 /** Users are never deleted: once the admin was found, it is not looked up again. */
