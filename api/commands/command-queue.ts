@@ -19,8 +19,8 @@ export interface CommandLimits {
  */
 export const COMMAND_LIMITS: CommandLimits = { inFlight: 48, inFlightPerUser: 16, maxWaiting: 2000 };
 
-/** The share of its time that a command waits to be published; the rest is for its decision. */
-const PATIENCE = 0.8;
+/** The share of its time that a command may wait to be published; the rest is for its decision. */
+const MAX_WAIT_SHARE = 0.8;
 
 /** The command bus of one request: its commands wait in the line of its user. */
 export type CommandsFor = (request: Pick<RequestInfo, 'caller' | 'signal'>) => Pick<CommandBus, 'submit'>;
@@ -39,7 +39,7 @@ export function limitCommands(
   return ({ caller, signal }) => ({
     async submit(command) {
       const deadline = performance.now() + timeoutMs;
-      const leave = await takePlace({ user: caller().user, signal, waitMs: PATIENCE * timeoutMs });
+      const leave = await takePlace({ user: caller().user, signal, waitMs: MAX_WAIT_SHARE * timeoutMs });
       try {
         // Also where the client disconnects: without its place, clients that hang up could publish without bound.
         return await commands.submit({ ...command, timeoutMs: deadline - performance.now() });

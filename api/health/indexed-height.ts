@@ -6,7 +6,7 @@ export interface IndexedHeight {
   current(): number | null;
   /** Whether it reaches a height within `ms`; false as soon as the signal fires. */
   readonly reaches: (height: number, ms: number, signal: AbortSignal) => Promise<boolean>;
-  /** Tells that blocks were indexed or taken back. */
+  /** Notifies that blocks were indexed or reverted. */
   notify(): void;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** What becomes of an answer: its text, null if it may not be reused, or its client has left before it was made. */
+/** The result of making an answer: its text; null if it may not be reused; `left` if its client disconnected meanwhile. */
 type Outcome = Buffer | null | 'left';
 
 /**

@@ -39,7 +39,10 @@ interface SharedByRoutes {
 /** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_SECONDS = 60;
 const WANTED_SENDING_SECONDS = 5;
-/** What the client of a stream must take in a second, on average of so many, while others wait for its place. */
+/**
+ * While other requests wait for the place of a streamed answer, its client must read this many bytes per second, averaged over
+ * `WANTED_READING_SECONDS`.
+ */
 export const WANTED_READING_BYTES = 250_000;
 const WANTED_READING_SECONDS = 5;
 /** The source of a streamed answer stays open while its client takes nothing. */

@@ -14,8 +14,8 @@ export interface Pacing {
 }
 
 /**
- * With which a page takes about as long on two cores as alone; with 11,000 it took 1.05 to 1.29 times as long, with 23,000 1.15 to
- * 1.44.
+ * Rows of files sent per second for each core while pages are read. On two cores, a page beside files of 8000 rows takes about as
+ * long as alone; beside 11,000 it took 1.05 to 1.29 times as long, beside 23,000 1.15 to 1.44 times.
  */
 export const ROWS_PER_CORE = 8000;
 /**

@@ -44,7 +44,7 @@ export interface ReadQueue {
 }
 
 /** A request is rejected when it is expected to start after this share of its time. */
-const PATIENCE = 0.8;
+const MAX_WAIT_SHARE = 0.8;
 /** Starts of waiting requests, or milliseconds of waiting, after which their rate is known. */
 const KNOWN_STARTS = 8;
 const KNOWN_MS = 2000;
@@ -236,7 +236,7 @@ function rejectLate(user: User, now: number): void {
   if (user.starts < KNOWN_STARTS && now - user.waitingSince < KNOWN_MS) return;
   for (const line of waitingLines(user)) {
     for (let last = line.requests.at(-1); last !== undefined; last = line.requests.at(-1)) {
-      if (msUntilStart(user, line, now) <= PATIENCE * (last.request.endsAt - now)) break;
+      if (msUntilStart(user, line, now) <= MAX_WAIT_SHARE * (last.request.endsAt - now)) break;
       last.refused.abort(overloaded(user, line, now));
       line.requests.pop();
     }

@@ -38,8 +38,8 @@ export interface FollowerOptions extends Wanted {
   readonly start: StreamStart;
 }
 
-const MIN_PATIENCE_MS = 50;
-const MAX_PATIENCE_MS = 5000;
+const MIN_BACKOFF_MS = 50;
+const MAX_BACKOFF_MS = 5000;
 
 /** Heights that are read at a time: more while they hold few transfers. */
 const FIRST_HEIGHTS = 64;
@@ -59,7 +59,7 @@ export function createFollower(options: FollowerOptions): Follower {
   let begun: StreamPosition | null = options.start;
   let version = 0;
   /** How long to wait for a block that the view has and that could not be read, because it is being reverted. */
-  let patienceMs = MIN_PATIENCE_MS;
+  let backoffMs = MIN_BACKOFF_MS;
   let isBehind = false;
   const readFrom = createBlockReader(options);
 
@@ -123,8 +123,8 @@ export function createFollower(options: FollowerOptions): Follower {
       );
     },
     async wait(ms, signal) {
-      await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);
-      patienceMs = isBehind ? Math.min(2 * patienceMs, MAX_PATIENCE_MS) : MIN_PATIENCE_MS;
+      await tail.changed(version, isBehind ? Math.min(ms, backoffMs) : ms, signal);
+      backoffMs = isBehind ? Math.min(2 * backoffMs, MAX_BACKOFF_MS) : MIN_BACKOFF_MS;
     },
     start: () => startCursor(begun, digest),
     end(reason, cursor) {

@@ -27,7 +27,7 @@ export interface OpenStream {
 export interface OpenStreamsOptions {
   /** Of a key, or of all sessions of a user. */
   readonly perCaller: number;
-  /** Those of these callers whose key or session has ended, or whose key is restricted otherwise than at the call. */
+  /** Returns the callers whose key or session has ended, or whose key's restrictions have changed since the call. */
   readonly endedOf: (callers: readonly CallerKey[]) => Promise<readonly CallerKey[]>;
   readonly log: Logger;
   readonly metrics: Registry;

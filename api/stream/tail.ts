@@ -47,7 +47,7 @@ export interface Tail {
   newest(): TailView | null;
   /** `findUndo` of the newest view. */
   undoOf(newest: BlockId): Promise<Undo | 'unknown' | null>;
-  /** Tells that the index may have changed. */
+  /** Notifies that the index may have changed. */
   notify(): void;
   close(): Promise<void>;
 }
@@ -73,7 +73,7 @@ const VIEW_MS = 5000;
 export function createTail(deps: TailDeps): Tail {
   const stop = new AbortController();
   let streams = 0;
-  let isTold = false;
+  let isNotified = false;
   let current: TailView | null = null;
   /** The view that was read last: `current`, unless an undo has shown that it is outdated. */
   let latest: TailView | null = null;
@@ -88,10 +88,10 @@ export function createTail(deps: TailDeps): Tail {
   const waiting = createWaiting();
 
   const refresh = async (): Promise<void> => {
-    const wasTold = isTold;
-    isTold = false;
+    const wasNotified = isNotified;
+    isNotified = false;
     const outdatedBefore = outdated;
-    const next = await readView(deps, latest, wasTold);
+    const next = await readView(deps, latest, wasNotified);
     // It may have been read before the undo.
     if (outdated !== outdatedBefore) return;
     if (current !== null && isSame(current, next)) return;
@@ -137,7 +137,7 @@ export function createTail(deps: TailDeps): Tail {
     changed,
     undoOf: (newest) => undos.of(newest, latest?.first ?? 0),
     notify() {
-      isTold = true;
+      isNotified = true;
       reading.wake();
     },
     async close() {

@@ -88,7 +88,7 @@ export async function moveCheckpoints(
   return (await moveStored(db, log, owned)).map(({ move }) => move);
 }
 
-/** Tells the listeners of `INDEXED_CHANNEL` that blocks were indexed or taken back. */
+/** Notifies the listeners of `INDEXED_CHANNEL` that blocks were indexed or reverted. */
 export async function announceIndexed(db: Sql): Promise<void> {
   await db.query("SELECT pg_notify($1, '')", [INDEXED_CHANNEL]);
 }

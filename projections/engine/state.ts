@@ -15,7 +15,7 @@ export interface ProjectionState {
   checkpoints(log: LogIdentity, build: Build): Promise<ReadonlyMap<number, number>>;
   /** Moves checkpoints by compare-and-set. Returns the refused moves: another process moved those checkpoints. */
   move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
-  /** Tells the API that blocks were indexed or taken back, so that it need not look for them. */
+  /** Notifies the API that blocks were indexed or reverted, so that it need not look for them. */
   announceIndexed(): Promise<void>;
   /** Blocks swaps while a batch is written; throws `BUILD_RETIRED` when a build is no longer served. */
   hold(builds: readonly Build[]): Promise<ServedLock>;

@@ -37,5 +37,5 @@ export const chainStatusMessage = z.discriminatedUnion('type', [
 ]);
 export type ChainStatusMessage = z.infer<typeof chainStatusMessage>;
 
-/** `pg_notify` channel notified when blocks were indexed or taken back, or the height accepted on L1 has risen. */
+/** `pg_notify` channel notified when blocks were indexed or reverted, or the height accepted on L1 has risen. */
 export const INDEXED_CHANNEL = 'tds_indexed';

@@ -46,7 +46,7 @@ export interface FinisherDependencies extends StoreRetryDependencies {
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
   readonly state: Pick<ProjectionState, 'move'>;
   readonly identity: LogIdentity;
-  /** Called when blocks were indexed or taken back; null: the builds are not served. */
+  /** Called when blocks were indexed or reverted; null: the builds are not served. */
   readonly announceIndexed: (() => Promise<void>) | null;
   /** Called on a checkpoint conflict: another process has moved it. */
   onRefused(reading: Reading): void;
