@@ -1,4 +1,5 @@
 import { AppError } from '../../schemas/errors.ts';
+import type { Clock } from '../../infra/clock.ts';
 import { leaseLost } from './ports.ts';
 import type { Fence, IngestDeps, Lease, LeaseGrant, Seq } from './ports.ts';
 
@@ -24,23 +25,33 @@ export async function acquireLease(
   const { store, clock, settings } = deps;
   const { holder, leaseMs } = settings;
   // Measured from before the request, so that this process never believes in the lease for longer than the store does.
-  const requestedAt = clock.now();
+  const isOver = startTimeLimit(clock, leaseMs);
   const grant = await store.acquire({
     name,
     holder,
     ttlMs: leaseMs,
-    nowMs: requestedAt,
+    nowMs: clock.now(),
     reserve: SEQ_RESERVE,
     takeOver,
   });
-  return grant === null ? null : keepLease(deps, grant, requestedAt + leaseMs);
+  return grant === null ? null : keepLease(deps, grant, isOver);
 }
 
-function keepLease({ store, clock, log, settings }: LeaseDeps, grant: LeaseGrant, expiresAt: number): Lease {
+/** By both clocks: one stands still while the machine is suspended, the other can be set back. */
+function startTimeLimit(clock: Clock, ms: number): () => boolean {
+  const [end, wallEnd] = [clock.now() + ms, clock.wallTime() + ms];
+  return () => clock.now() >= end || clock.wallTime() >= wallEnd;
+}
+
+function keepLease(
+  { store, clock, log, settings }: LeaseDeps,
+  grant: LeaseGrant,
+  isAcquisitionOver: () => boolean,
+): Lease {
   const { leaseMs } = settings;
   const fence: Fence = { name: grant.chunk.name, epoch: grant.epoch };
   const stopped = new AbortController();
-  let validUntil = expiresAt;
+  let isOver = isAcquisitionOver;
 
   const lose = (reason: string): void => {
     if (stopped.signal.aborted) return;
@@ -52,14 +63,14 @@ function keepLease({ store, clock, log, settings }: LeaseDeps, grant: LeaseGrant
     for (;;) {
       await clock.sleep(leaseMs / 3, stopped.signal);
       if (stopped.signal.aborted) return;
-      const requestedAt = clock.now();
+      const isRenewalOver = startTimeLimit(clock, leaseMs);
       try {
         await store.renew(fence, leaseMs);
-        validUntil = requestedAt + leaseMs;
+        isOver = isRenewalOver;
       } catch (error) {
         if (error instanceof AppError && error.code === 'LEASE_LOST')
           lose('acquired by another holder, or lost by PostgreSQL in a fail-over');
-        else if (clock.now() >= validUntil) lose('not renewed in time');
+        else if (isOver()) lose('not renewed in time');
         else log.warn({ chunk: fence.name, err: error }, 'lease renewal failed; retrying');
       }
     }
@@ -72,7 +83,7 @@ function keepLease({ store, clock, log, settings }: LeaseDeps, grant: LeaseGrant
     chunk: grant.chunk,
     signal: stopped.signal,
     assertValid() {
-      if (clock.now() >= validUntil) lose('expired');
+      if (isOver()) lose('expired');
       if (stopped.signal.aborted) throw leaseLost(fence);
     },
     abort: () => stopped.abort(),

@@ -48,6 +48,7 @@ export function createSimClock(startMs: number, random: () => number): SimClock 
   return {
     random,
     now: () => Math.floor(time),
+    wallTime: () => Math.floor(time),
     sleep,
     turn: () => sleep(0),
     async run(limitMs, done = () => false) {

@@ -171,6 +171,7 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
     onKill: (work) => void onKill.push(work),
     clock: {
       now: () => clock.now(),
+      wallTime: () => clock.wallTime(),
       random: () => clock.random(),
       async sleep(ms, signal) {
         await clock.sleep(ms, signal);

@@ -129,6 +129,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
   let time = START;
   const clock: DeliveryWorld['clock'] = {
     now: () => time,
+    wallTime: () => time,
     // Waits end soon: only `now` determines what is due.
     sleep: async (ms, signal) => await sleep(Math.min(ms, 5), signal),
     turn: async () => await sleep(0),

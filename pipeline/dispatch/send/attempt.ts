@@ -36,7 +36,7 @@ export function createSend({
       const response = await egress.request(claim.url, {
         method: 'POST',
         headers: {
-          ...headersOf(claim, sealing, clock.now()),
+          ...headersOf(claim, sealing, clock.wallTime()),
           'content-type': 'application/json',
           'user-agent': USER_AGENT,
         },

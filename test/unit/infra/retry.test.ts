@@ -10,6 +10,7 @@ function virtualClock(): { clock: Clock; sleeps: number[] } {
   const sleeps: number[] = [];
   const clock: Clock = {
     now: () => now,
+    wallTime: () => now,
     sleep: async (ms) => {
       sleeps.push(ms);
       now += ms;

@@ -21,6 +21,7 @@ function world({ subscribed }: { subscribed: boolean }) {
     settings: { headPollMs: HEAD_POLL_MS } as IngestSettings,
     clock: {
       now: () => now,
+      wallTime: () => now,
       random: () => 0,
       turn: async () => undefined,
       async sleep(ms, signal) {

@@ -1,7 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
-import { createSeq } from '../../../../pipeline/ingest/lease.ts';
+import { pino } from 'pino';
+
+import { sleep } from '../../../../infra/lifecycle.ts';
+import { acquireLease, createSeq } from '../../../../pipeline/ingest/lease.ts';
+import type { LeaseDeps } from '../../../../pipeline/ingest/lease.ts';
 
 test('createSeq returns accepts above reverts, and no seq above the reserved ceiling, for any sequence of calls', async () => {
   const calls = fc.array(fc.constantFrom('accept', 'revert', 'lost', 'exceed'), { maxLength: 3000 });
@@ -46,4 +50,31 @@ test('createSeq gives a revert n and all accepts after it n + 1', async () => {
   expect([await seq.forAccept(), await seq.forAccept()]).toEqual([10, 10]);
   expect(await seq.forRevert()).toBe(11);
   expect([await seq.forAccept(), await seq.forAccept()]).toEqual([12, 12]);
+});
+
+test.each([
+  ['has run for longer than it', { now: 10_000, wallTime: 0 }],
+  ['was suspended for longer than it', { now: 0, wallTime: 10_000 }],
+  ['has run for longer than it while its clock was set back', { now: 10_000, wallTime: -3_600_000 }],
+])('a lease is lost once the process %s', async (_, passed) => {
+  const time = { now: 1000, wallTime: 5000 };
+  const lease = await acquireLease(
+    {
+      store: {
+        acquire: async () => ({ chunk: { name: 'live' }, epoch: 1, seq: 1, seqCeiling: 1000 }),
+        release: async () => {},
+      },
+      clock: { now: () => time.now, wallTime: () => time.wallTime, sleep },
+      settings: { holder: 'test', leaseMs: 10_000 },
+      log: pino({ level: 'silent' }),
+    } as unknown as LeaseDeps,
+    'live',
+  );
+  time.now += Math.min(passed.now, 9999);
+  time.wallTime += Math.min(passed.wallTime, 9999);
+  expect(() => lease!.assertValid()).not.toThrow();
+  time.now += passed.now - Math.min(passed.now, 9999);
+  time.wallTime += passed.wallTime - Math.min(passed.wallTime, 9999);
+  expect(() => lease!.assertValid()).toThrow(expect.objectContaining({ code: 'LEASE_LOST' }));
+  await lease!.release();
 });

@@ -24,6 +24,7 @@ beforeAll(async () => {
     maxConcurrent: 2,
     clock: {
       now: () => NOW,
+      wallTime: () => NOW,
       sleep: async (ms) => void slept.push(ms),
       turn: async () => {},
       random: () => 0.5,
@@ -152,7 +153,13 @@ describe('createDefiLlama', () => {
         timeoutMs: 5000,
         maxAnswerBytes: 50,
         maxConcurrent: 1,
-        clock: { now: () => NOW, sleep: async () => {}, turn: async () => {}, random: () => 0 },
+        clock: {
+          now: () => NOW,
+          wallTime: () => NOW,
+          sleep: async () => {},
+          turn: async () => {},
+          random: () => 0,
+        },
       }),
       feed.url,
     );
