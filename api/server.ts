@@ -176,7 +176,7 @@ async function openConsole(ipfsGateway: string, log: Logger): Promise<Console | 
   return built;
 }
 
-/** What is told by a notification that blocks were indexed. */
+/** Consumers of the notification that blocks were indexed. */
 function followIndex(
   { config, pool, clickhouse, servedBuilds, log, metrics, now = Date.now }: ApiOptions,
   releasers: Releasers,

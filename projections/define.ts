@@ -90,11 +90,11 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
   /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
   readonly insertLast?: boolean;
   /**
-   * Whether the rows of an item take a block back. They are inserted before every other row of the batch, of tables that are
+   * Whether an item removes a block. Its rows are inserted before every other row of the batch, of tables that are
    * inserted last after the others, so that nothing says that a block is indexed while the rows of another one stand in its
    * place.
    */
-  takesBack?(item: I): boolean;
+  isRemoval?(item: I): boolean;
   /**
    * Its rows are of blocks that no longer count. A verification reads only the messages about those that do, and leaves it out;
    * a rebuild compares it.

@@ -361,7 +361,7 @@ export interface VersionedTransfer {
   readonly transfer: StoredTransfer;
   readonly block_hash: Felt;
   readonly seq: number;
-  /** The newest version takes the transfer back. */
+  /** The newest version removes the transfer. */
   readonly isDeleted: boolean;
 }
 

@@ -46,7 +46,7 @@ redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)`;
 
 /**
  * KEYS: successes, reserved slots; ARGV: now (ms), limit, slot, slot TTL (ms). Returns isAllowed, remaining, resetMs. While
- * slots are only reserved, a rejected call is told the time for which they are occupied if their calls succeed now: after a
+ * slots are only reserved, a rejected call gets the time for which they are occupied if their calls succeed now: after a
  * shorter one it would be rejected again, which counts as a failure of its address.
  */
 const reserveScript = defineScript(`${TRIM}

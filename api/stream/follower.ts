@@ -50,7 +50,7 @@ const MANY_TRANSFERS = 6000;
 
 /**
  * Follows the chain for one client, height by height: history from the tables, the newest blocks from the tail. Every block is
- * the child of the last one that the client has; where that was reverted, the client is told so first.
+ * the child of the last one that the client has; where that was reverted, an `undo` is sent first.
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { tail, stream, isFinal, digest } = options;

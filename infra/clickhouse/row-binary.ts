@@ -119,20 +119,20 @@ function wide(type: 'UInt256' | 'Int256'): Write {
 }
 
 /** Felts kept as bytes: those of some blocks. */
-const KEPT_FELTS = 8192;
-const keptFelts = new Map<string, number>();
-const keptBytes = Buffer.alloc(32 * KEPT_FELTS);
-const keptView = new DataView(keptBytes.buffer, keptBytes.byteOffset);
+const MAX_CACHED_FELTS = 8192;
+const cachedFelts = new Map<string, number>();
+const cachedBytes = Buffer.alloc(32 * MAX_CACHED_FELTS);
+const keptView = new DataView(cachedBytes.buffer, cachedBytes.byteOffset);
 
 /** Where the bytes of a felt are kept. A felt of a transfer is in some ten rows, and reading its digits takes twice as long as a copy. */
-function keptAt(cell: string): number {
-  const kept = keptFelts.get(cell);
+function cachedOffset(cell: string): number {
+  const kept = cachedFelts.get(cell);
   if (kept !== undefined) return kept;
-  if (keptFelts.size === KEPT_FELTS) keptFelts.clear();
-  const at = 32 * keptFelts.size;
+  if (cachedFelts.size === MAX_CACHED_FELTS) cachedFelts.clear();
+  const at = 32 * cachedFelts.size;
   // Ends at a character that is no digit.
-  if (keptBytes.write(cell.slice(2), at, 'hex') !== 32) return wrong('FixedString(32)', cell);
-  keptFelts.set(cell, at);
+  if (cachedBytes.write(cell.slice(2), at, 'hex') !== 32) return wrong('FixedString(32)', cell);
+  cachedFelts.set(cell, at);
   return at;
 }
 
@@ -140,7 +140,7 @@ const writeFelt: Write = (sink, cell) => {
   if (typeof cell !== 'string' || cell.length !== 66) return wrong('FixedString(32)', cell);
   sink.reserve(32);
   const { view, length } = sink;
-  const from = keptAt(cell);
+  const from = cachedOffset(cell);
   for (let at = 0; at < 32; at += 4) view.setUint32(length + at, keptView.getUint32(from + at));
   sink.length += 32;
 };
@@ -158,7 +158,7 @@ const writeString: Write = (sink, cell) => {
 const KEPT_TEXTS = 1024;
 const keptTexts = new Map<string, Buffer>();
 
-const writeKeptString: Write = (sink, cell) => {
+const writeCachedString: Write = (sink, cell) => {
   if (typeof cell !== 'string') return wrong('String', cell);
   let kept = keptTexts.get(cell);
   if (kept === undefined) {
@@ -193,7 +193,7 @@ const writers: Readonly<Record<ColumnType, Write>> = {
   UInt256: wide('UInt256'),
   Int256: wide('Int256'),
   String: writeString,
-  'LowCardinality(String)': writeKeptString,
+  'LowCardinality(String)': writeCachedString,
   'Array(FixedString(32))': array(writeFelt),
   'Array(UInt32)': array(writeUInt32),
 };
@@ -205,7 +205,7 @@ export interface RowEncoder {
   readonly bytes: number;
   /** Throws a TypeError on a value that its column cannot hold: nothing is cut. */
   add(rows: readonly Row[]): void;
-  /** @returns what takes back all rows added since */
+  /** @returns a function that removes all rows added since */
   mark(): () => void;
   /** The bytes of all rows; the encoder is empty afterwards. */
   take(): Buffer;

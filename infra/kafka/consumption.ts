@@ -11,7 +11,7 @@ export interface LogMessage {
   readonly offset: number;
   readonly key: string | null;
   readonly value: Buffer;
-  /** Unix milliseconds, set by the producer. */
+  /** Unix milliseconds: of the append for topics with `isStampedByBroker`, else of the producer. */
   readonly timestamp: number;
 }
 
@@ -275,10 +275,13 @@ class GroupConsumption implements Consumption {
     );
   }
 
-  /** kafkajs forgets the group when it crashes, before it says so. What was to be said then is decided by the next assignment. */
-  #onGroup(tell: () => void): void {
+  /**
+   * kafkajs drops the group when it crashes, before it emits CRASH. A command that comes in between is obsolete: the next
+   * assignment sets offsets and pauses again.
+   */
+  #onGroup(command: () => void): void {
     try {
-      tell();
+      command();
     } catch (error) {
       if (!String(error).includes('Consumer group was not initialized')) throw error;
     }

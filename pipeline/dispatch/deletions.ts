@@ -63,8 +63,8 @@ export interface DeletionProgress {
 }
 
 /**
- * Deletes one page of the deliveries of a deleted webhook: of the one of which the fewest have been deleted, so that a
- * short deletion does not wait for a long one. Null: nothing is to be deleted, or other processes are at it.
+ * Deletes one page of the deliveries of a deleted webhook: of the one with the fewest deliveries deleted so far, so that a
+ * short deletion does not wait for a long one. Null: nothing is left to delete, or other processes are deleting it.
  */
 export async function deletePageOfWebhook(pool: Pool, limit: number): Promise<DeletionProgress | null> {
   return await inTransaction(pool, async (tx) => {
@@ -117,7 +117,11 @@ export async function deletePageOfOld(
 }
 
 /** When the oldest of the newest deliveries of a webhook was stored, unix milliseconds; null: it has fewer than so many. */
-export async function newestSince(db: Sql, webhookId: number, count: number): Promise<number | null> {
+export async function createdAtOfNthNewest(
+  db: Sql,
+  webhookId: number,
+  count: number,
+): Promise<number | null> {
   const [row] = await sqlRows(
     db,
     z.object({ created_at: z.number() }),
@@ -129,7 +133,7 @@ export async function newestSince(db: Sql, webhookId: number, count: number): Pr
 }
 
 /** Whether more than so many deliveries of a webhook wait for an attempt. */
-export async function waitMoreThan(db: Sql, webhookId: number, count: number): Promise<boolean> {
+export async function hasMoreWaiting(db: Sql, webhookId: number, count: number): Promise<boolean> {
   const { rowCount: more } = await db.query(
     `SELECT 1 FROM tds.webhook_deliveries WHERE webhook_id = $1 AND due_at IS NOT NULL
      ORDER BY due_at OFFSET $2 LIMIT 1`,

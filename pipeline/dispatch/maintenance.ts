@@ -68,7 +68,7 @@ export function createDisableRequests({
     const id = `disable:${webhookId}:${activation}`;
     if (publishedAt.has(id)) return;
     publishedAt.set(id, now);
-    log.warn({ webhook: webhookId, reason }, 'webhook disabled');
+    log.warn({ webhook: webhookId, reason }, 'requesting webhook disable');
     const body = { webhook_id: webhookId, activation, reason };
     const about = { v: 1, id, issued_at: now, actor: 'system', request_hash: null } as const;
     await publisher.publish(topics.commands, [{ value: { ...about, type: 'webhook.disable', body } }]);

@@ -4,7 +4,7 @@ import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { startLoop } from '../loop.ts';
 import type { Loop } from '../loop.ts';
-import { deletePageBefore, newestSince, waitMoreThan } from './deletions.ts';
+import { deletePageBefore, createdAtOfNthNewest, hasMoreWaiting } from './deletions.ts';
 import type { DispatchDeps } from './deps.ts';
 import { createDisableRequests } from './maintenance.ts';
 
@@ -13,9 +13,9 @@ const PAGE = 5000;
 const IDLE_MS = 5000;
 /** Between two pages, for the writers of the same table. */
 const PAUSE_MS = 50;
-/** Between two looks at all webhooks: a look reads one index entry for each delivery within the quota. */
+/** Between two scans of all webhooks: a scan reads one index entry for each delivery within the quota. */
 const INTERVAL_MS = 600_000;
-/** Of younger deliveries a reorg may need to know, and a matcher that starts again behind. */
+/** Younger deliveries are kept: a reorg, or a matcher that restarts from an earlier checkpoint, may need them. */
 const MIN_AGE_MS = 3_600_000;
 
 export interface QuotaDeps extends Pick<
@@ -52,14 +52,14 @@ export function startQuota(deps: QuotaDeps, onFatal: (error: unknown) => void): 
   const { pool, webhooks, clock, metrics, retryWhileUnavailable, settings } = deps;
   const requestDisable = createDisableRequests(deps);
   let left: Limited[] = [];
-  let lookAt = 0;
+  let nextScanAt = 0;
 
   async function round(): Promise<number> {
     const schema = await webhooks();
     const now = clock.now();
-    if (schema !== null && left.length === 0 && now >= lookAt) {
+    if (schema !== null && left.length === 0 && now >= nextScanAt) {
       left = await limitedWebhooks(pool, schema);
-      lookAt = now + INTERVAL_MS;
+      nextScanAt = now + INTERVAL_MS;
     }
     const [webhook] = left;
     if (webhook === undefined) return IDLE_MS;
@@ -67,14 +67,14 @@ export function startQuota(deps: QuotaDeps, onFatal: (error: unknown) => void): 
     const quota = Math.max(1, Math.min(settings.perWebhook, share));
     if ((await deletePageBeyond(webhook.id, quota, now)) < PAGE) {
       left.shift();
-      if (webhook.is_active && (await waitMoreThan(pool, webhook.id, quota)))
+      if (webhook.is_active && (await hasMoreWaiting(pool, webhook.id, quota)))
         await requestDisable(webhook, `More than ${quota.toLocaleString('en-US')} deliveries are waiting.`);
     }
     return PAUSE_MS;
   }
 
   async function deletePageBeyond(webhookId: number, quota: number, now: number): Promise<number> {
-    const before = await newestSince(pool, webhookId, quota);
+    const before = await createdAtOfNthNewest(pool, webhookId, quota);
     if (before === null) return 0;
     const deleted = await deletePageBefore(pool, { webhookId, before, now, minAgeMs: MIN_AGE_MS }, PAGE);
     metrics.deleted.inc({ reason: 'quota' }, deleted);

@@ -11,9 +11,12 @@ export interface BlockCheckDeps extends CheckSettings {
   readonly clock: Pick<Clock, 'now'>;
 }
 
-/** So many mismatches without a match show a chain whose commitments are of another kind. */
+/** After this many mismatches without a match, the chain is taken to compute its commitments differently. */
 const STRANGE_AFTER = 64;
-/** Blocks below the newest that are compared each, and those of the last minutes: a node may name any head. */
+/**
+ * Blocks within `LATEST` heights of the head, or younger than `RECENT_SECONDS`, are always compared: a node can report a false
+ * head.
+ */
 const LATEST = 64;
 const RECENT_SECONDS = 600;
 const SAMPLED_EVERY = 16;

@@ -88,10 +88,10 @@ export interface Comparison {
   readonly proves: boolean;
 }
 
-/** Questions about what does not hold after which the store is asked again: another process may have verified a block. */
+/** After this many negative answers the store is read again: another process may have verified a block. */
 const READ_EVERY = 16;
 const STORE_EVERY_MS = 10_000;
-/** A node may name any version: so many have counts of their own, more if they were verified; the others share `other`. */
+/** A node can name any version: at most this many are counted separately, more if verified; the rest are counted as `other`. */
 const MAX_VERSIONS = 100;
 const MAX_VERIFIED_VERSIONS = 500;
 const OTHER_VERSIONS = 'other';
@@ -260,7 +260,10 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
     if (verified.isStored(commitment, version)) return;
     await counter.flush();
     verified.store(commitment, [version]);
-    log.info({ commitment, version }, 'blocks match: those that do not are refused from now on');
+    log.info(
+      { commitment, version },
+      'commitment verified; mismatching blocks of this version are refused from now on',
+    );
   };
   return {
     async holds(commitment, version) {

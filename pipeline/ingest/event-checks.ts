@@ -13,9 +13,9 @@ interface EventCheckDeps extends CheckSettings {
 }
 
 /**
- * Compares the events of blocks with the commitments in their headers, and records the outcome in the block and among its comparisons. What holds is asked
- * of all Starknet versions, so that no block escapes by naming a newer version that there is not. Before the first match, other blocks are
- * compared to find one.
+ * Compares the events of blocks with the commitments in their headers, and records the outcome in the block and among its
+ * comparisons. One verified version is enough to refuse mismatches of every version; otherwise a block could escape by naming a
+ * version that does not exist. Before the first match, other blocks are compared to find one.
  */
 export function createEventCheck(
   deps: EventCheckDeps,

@@ -67,7 +67,7 @@ export function createHeaderCheck({
     const same = await blocksBeside(fetch, body, options);
     if (!isNeverProved(commitment, same)) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
-    log.warn({ height, commitment, version }, 'a Starknet version of which no block matches');
+    log.warn({ height, commitment, version }, 'commitment not enforced: no block of this version matches');
     return true;
   };
   const isRefused = async (
@@ -99,7 +99,7 @@ export function createHeaderCheck({
         throw outcome === 'mismatched' ? mismatched(body, commitment) : incomplete(body, commitment);
       }
       if (outcome === 'mismatched' && checks.strange(commitment) === 0)
-        log.info({ height: body.height, hash: body.hash, commitment }, 'a block does not match');
+        log.info({ height: body.height, hash: body.hash, commitment }, 'block commitment mismatch');
       comparisons.push({ commitment, outcome, proves });
     };
     if (isOlderThan(body.starknet_version, FIRST_WITH_COMMITMENTS)) {

@@ -10,7 +10,7 @@ const DUE_POLL_FACTOR = 5;
 const SUBSCRIBED_POLL_MS = 1000;
 /** Milliseconds between polls for a head that was announced and that the node does not serve yet. */
 const ANNOUNCED_POLL_MS = 50;
-/** Milliseconds for which a head that was announced is polled for, and an announcement of one that was polled waited for. */
+/** Milliseconds for which an announced head is polled for, and for which a polled head's announcement is waited for. */
 const ANNOUNCEMENT_MS = 1000;
 /** An announcement so soon after a head was found is that of this head. */
 const LATE_MS = 100;

@@ -85,7 +85,7 @@ async function writeChunks(deps: IngestDeps, health: Health, signal: AbortSignal
       if (outcome === 'halted') halted.add(name);
       if (outcome !== 'idle') wake();
     } catch (error) {
-      log.warn({ chunk: name, err: error }, 'chunk writer failed; lease released');
+      log.warn({ chunk: name, err: error }, 'chunk writer failed');
     } finally {
       writers.delete(name);
     }

@@ -29,7 +29,7 @@ export interface IngestDeps {
   readonly subscribeToHeads: SubscribeToHeads | null;
   readonly store: IngestStore;
   readonly publisher: Pick<Publisher, 'publish'>;
-  /** Told of the blocks that were published. */
+  /** Receives the published and reverted blocks. */
   readonly checks: Pick<CommitmentChecks, 'published' | 'reverted'>;
   readonly standards: Pick<Standards, 'resolve'>;
   /** Called once per round of repairs: the reader has read the log at least up to its end at that moment. */

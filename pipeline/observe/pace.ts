@@ -14,23 +14,23 @@ export interface Pace {
 }
 
 export interface PaceOptions {
-  /** Of the time since work last began, that the process may have been busy when more begins; above 0, at most 1. */
-  readonly share: number;
-  /** Nothing begins so soon after the newest block, which is then projected and read. */
+  /** Largest fraction of the time since work last began for which the event loop may have been busy, above 0, at most 1. */
+  readonly maxBusyShare: number;
+  /** Nothing begins for this long after the newest block, so that it is projected and read first. */
   readonly blockMs: number;
-  /** However busy the process is, work begins so long after work last began; blocks hold it back for no longer either. */
-  readonly mostMs: number;
+  /** Upper bound of either delay. */
+  readonly maxDelayMs: number;
 }
 
 /** Of the tasks that no client requested: new blocks need the machine. */
-const TASKS: PaceOptions = { share: 0.4, blockMs: 700, mostMs: 1000 };
+const TASKS: PaceOptions = { maxBusyShare: 0.4, blockMs: 700, maxDelayMs: 1000 };
 
 export const createTaskPace = (blocks: Pick<BlockFeed, 'sinceNewestMs'>): Pace =>
   createPace(TASKS, () => blocks.sinceNewestMs());
 
 /** Slows work down where the process is busy or a block is new. Work that waits for others, as downloads do, is not slowed down. */
 export function createPace(
-  { share, blockMs, mostMs }: PaceOptions,
+  { maxBusyShare, blockMs, maxDelayMs }: PaceOptions,
   sinceNewestMs: () => number,
   utilization: () => Utilization = () => performance.eventLoopUtilization(),
 ): Pace {
@@ -44,10 +44,10 @@ export function createPace(
       const busyRestMs =
         last === null
           ? 0
-          : Math.min((active - last.active) / share, mostMs) - (now - last.active - last.idle);
+          : Math.min((active - last.active) / maxBusyShare, maxDelayMs) - (now - last.active - last.idle);
       const blockRestMs = blockMs - sinceNewestMs();
       heldSince = blockRestMs > 0 ? (heldSince ?? now) : null;
-      const leftMs = heldSince === null ? 0 : heldSince + mostMs - now;
+      const leftMs = heldSince === null ? 0 : heldSince + maxDelayMs - now;
       return Math.max(0, busyRestMs, Math.min(blockRestMs, leftMs));
     },
     begin() {

@@ -34,7 +34,7 @@ export const indexedBlocks: BlockProjection = {
   ddl: tableSql(import.meta.url),
   insertLast: true,
   // A repair writes the same block again at once: it stays indexed.
-  takesBack: ({ message }) => message.type === 'block.reverted' && message.cause !== 'repair',
+  isRemoval: ({ message }) => message.type === 'block.reverted' && message.cause !== 'repair',
   tables: {
     indexed_blocks: {
       columns: [

@@ -11,7 +11,7 @@ export const revertedBlocks: BlockProjection = {
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   isHistory: true,
-  takesBack: () => true,
+  isRemoval: () => true,
   tables: {
     reverted_blocks: {
       columns: [

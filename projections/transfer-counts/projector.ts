@@ -8,7 +8,7 @@ const TOKEN = 1;
 const ACCOUNT = 2;
 
 /**
- * Recomputes the subjects that appear in the touched heights, over their whole range. FINAL hides what was taken back, so the
+ * Recomputes the subjects that appear in the touched heights, over their whole range. FINAL hides removed rows, so the
  * tombstones of the touched heights are added with zero transfers: a subject without others must get a tombstone here.
  */
 const RECOMPUTE_SUBJECTS = `

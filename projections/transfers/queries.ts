@@ -107,12 +107,12 @@ export async function feesOfBlock(
   return await clickhouse.rows({ name: 'transfers.fees-of-block', sql, row: feeRow }, params ?? {});
 }
 
-/** A transaction's transfers, where `tx_index` says. A hash that landed twice has both blocks' rows. */
+/** A transaction's transfers, where `tx_index` says. A hash that two blocks include has the rows of both. */
 export function transfersOfTransaction(tables: Tables): TransferSource {
   return { sql: transactionRows(tables, 'txhash'), settles: ['txhash'] };
 }
 
-/** A transaction's transfer at a position and item; a hash that landed twice may have two. */
+/** A transaction's transfer at a position and item; a hash that two blocks include may have two. */
 export function transferOfTransaction(
   tables: Tables,
   { position, item }: Omit<TransferPosition, 'block'>,

@@ -7,7 +7,7 @@ import { feltHex, feltParam } from '../transfer-reads.ts';
 
 const row = z.object({ found: z.int() });
 
-/** Tells whether a transaction of this hash has a transfer. */
+/** Whether a transaction of this hash has a transfer. */
 export async function hasTransaction(
   clickhouse: ClickHouse,
   tables: Pick<ServedBuilds, 'table'>,

@@ -4,8 +4,8 @@ import type { Loop } from '../../loop.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { DispatchDeps } from '../deps.ts';
 
-/** Between two looks at the end of the log; a decided command only causes a look at the webhooks. */
-const LOOK_MS = 5000;
+/** Between two reads of the end of the log; a decided command only causes a check of the webhooks. */
+const CHECK_MS = 5000;
 
 export interface SkippingDeps extends Pick<
   DispatchDeps,
@@ -23,37 +23,37 @@ export interface SkippingDeps extends Pick<
 
 /**
  * Passes messages unread while no webhook can match them: nothing is fetched or decompressed, and the checkpoints move to
- * where the log ended at the previous look.
+ * where the log ended at the previous check.
  *
  * A webhook is still matched with every message that is published after it can be read in PostgreSQL, because the end of
- * the log is read before the look that finds no webhook; and with those of `LOOK_MS` before that, because the end is the one
- * of the previous look, which found none either.
+ * the log is read before the check that finds no webhook; and with those of `CHECK_MS` before that, because the end is the one
+ * of the previous check, which found none either.
  */
 export function startSkipping(deps: SkippingDeps): Loop {
   const { matcher, topic, isOpen, kafka, metrics, consumer, isPaused } = deps;
-  /** By partition, the end of the log at the previous look; null: a webhook was found. */
+  /** By partition, the end of the log at the previous check; null: a webhook was found. */
   let ends: ReadonlyMap<number, number> | null = null;
-  let lookAt = 0;
+  let nextCheckAt = 0;
 
-  async function look(): Promise<number> {
+  async function check(): Promise<number> {
     if (await isOpen()) {
       if (ends !== null) await consumer.resumeSkipped(topic.name);
       ends = null;
-      lookAt = 0;
-      return LOOK_MS;
+      nextCheckAt = 0;
+      return CHECK_MS;
     }
-    const untilLook = lookAt - performance.now();
-    if (untilLook > 0) return untilLook;
+    const waitMs = nextCheckAt - performance.now();
+    if (waitMs > 0) return waitMs;
     const to = new Map([...(ends ?? [])].filter(([partition]) => !isPaused(partition)));
     const skipped = await consumer.skip(topic.name, to);
     ends = new Map((await kafka.offsets(topic)).map(({ partition, high }) => [partition, high]));
-    lookAt = performance.now() + LOOK_MS;
+    nextCheckAt = performance.now() + CHECK_MS;
     for (const partition of skipped) {
       const end = ends.get(partition) ?? 0;
       metrics.lag.set({ matcher, partition }, end - (to.get(partition) ?? end));
     }
-    return LOOK_MS;
+    return CHECK_MS;
   }
 
-  return startLoop({ ...deps, round: look });
+  return startLoop({ ...deps, round: check });
 }

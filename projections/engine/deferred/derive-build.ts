@@ -31,7 +31,7 @@ export async function deriveBuild(deps: DeriveBuildDeps, target: DeriveTarget): 
       const { name, deferred } = target.projection;
       throw new AppError(
         'CONFLICT',
-        `${waiting} blocks of ${name} wait for ${deferred.sources.join(', ')}, which stand still: rebuild those first`,
+        `${waiting} blocks of ${name} cannot be derived: not read yet by ${deferred.sources.join(', ')}; see \`tds status\``,
       );
     }
     await clock.sleep(WAIT_MS, signal);

@@ -15,8 +15,8 @@ export interface Target {
 export interface Share {
   readonly target: Target;
   readonly tables: ReadonlyMap<string, RowEncoder>;
-  /** The rows of items that take others back, where these are inserted before the rest of the batch. */
-  readonly takenBack: ReadonlyMap<string, RowEncoder>;
+  /** The rows of items that are removals, where these are inserted before the rest of the batch. */
+  readonly removals: ReadonlyMap<string, RowEncoder>;
   /** Arguments of `derive`. */
   readonly touched: unknown[];
   readonly moves: Map<Reading, { expected: number; next: number }>;
@@ -97,21 +97,21 @@ function createShare(target: Target, sizes?: ReadonlyMap<string, number>): Share
         createRowEncoder(columns, bytes?.get(name)),
       ]),
     );
-  const takenBack = projection.takesBack === undefined ? new Map<string, RowEncoder>() : encoders(new Map());
-  return { target, tables: encoders(sizes), takenBack, touched: [], moves: new Map() };
+  const removals = projection.isRemoval === undefined ? new Map<string, RowEncoder>() : encoders(new Map());
+  return { target, tables: encoders(sizes), removals, touched: [], moves: new Map() };
 }
 
-function encodersOf({ tables, takenBack }: Share): RowEncoder[] {
-  return [...tables.values(), ...takenBack.values()];
+function encodersOf({ tables, removals }: Share): RowEncoder[] {
+  return [...tables.values(), ...removals.values()];
 }
 
 /** Adds the rows of a message to all of these shares, or on an error to none. */
 function addRows(shares: readonly Share[], item: StreamItem): void {
   const undos = shares.flatMap((share) => encodersOf(share).map((encoder) => encoder.mark()));
   try {
-    for (const { target, tables, takenBack } of shares) {
+    for (const { target, tables, removals } of shares) {
       const { projection } = target;
-      const receiving = projection.takesBack?.(item) === true ? takenBack : tables;
+      const receiving = projection.isRemoval?.(item) === true ? removals : tables;
       for (const [table, rows] of Object.entries(projection.project(item))) {
         const encoder = receiving.get(table);
         if (encoder === undefined) throw new TypeError(`${projection.name} has no table ${table}`);

@@ -20,14 +20,14 @@ interface RunServedDeps {
   readonly pollMs?: number;
 }
 
-/** A run of the projections that are served in this program's version; the outdated ones stand still. */
+/** A run of the projections that are served in this program's version; the outdated ones do not run. */
 interface Round<P> {
   readonly run: ProjectionRun | null;
   readonly outdated: readonly P[];
 }
 
 /**
- * Runs projections together, except those that are served in another version: they stand still, with an alarm, until they
+ * Runs projections together, except those that are served in another version: they do not run, with an alarm, until they
  * are rebuilt, and then join. Resolves when the others run.
  */
 export async function runServed<P extends Projection>(
@@ -107,9 +107,13 @@ async function splitByVersion<P extends Projection>(
     const detail = `${name} is ${found}, this program writes version ${version}`;
     if (served !== null && served.version > version) {
       // In a rolling upgrade another process runs it.
-      log.warn({ projection: name }, `projection stands still: ${detail}, which is older`);
+      log.warn(
+        { projection: name, served: served.version, version },
+        'projection not started: a newer version is served',
+      );
     } else {
-      log.error({ projection: name }, `projection stands still: ${detail}: run \`tds rebuild ${name}\``);
+      const fields = { projection: name, served: served?.version ?? null, version };
+      log.error(fields, `projection not started: run \`tds rebuild ${name}\``);
       await alarms.raise(alarmOf(projection), `${detail}: run \`tds rebuild ${name}\``);
     }
   }

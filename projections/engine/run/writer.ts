@@ -28,7 +28,7 @@ export interface WriterDependencies
 
 /**
  * Writes batches: the base rows of up to two at once, everything that depends on order one round after the other
- * (finisher.ts). What takes blocks back is written first. A round writes derived tables, then the rows that say what is
+ * (finisher.ts). Removals are written first. A round writes derived tables, then the rows that say what is
  * indexed, then what is derived for later readers, then checkpoints. So a checkpoint never moves over a gap, and totals never
  * lead what can be queried. Every part is idempotent.
  */
@@ -37,16 +37,14 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   const locks = createBatchLocks(dependencies);
   const insert = createInsert(dependencies);
   /** In this order: a reader that does not find a block finds that it was reverted. */
-  const insertTakenBack = async ({ shares }: Batch): Promise<void> => {
+  const insertRemovals = async ({ shares }: Batch): Promise<void> => {
     const byOrder = Map.groupBy(shares, ({ target }) => isInsertedLast(target));
     for (const isLast of [false, true])
-      await allOf(
-        (byOrder.get(isLast) ?? []).map((share) => insert([{ ...share, tables: share.takenBack }])),
-      );
+      await allOf((byOrder.get(isLast) ?? []).map((share) => insert([{ ...share, tables: share.removals }])));
   };
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
-  let takenBack: Promise<void> = Promise.resolve();
+  let removals: Promise<void> = Promise.resolve();
   let freed = Promise.withResolvers<void>();
 
   const wake = (): void => {
@@ -67,8 +65,8 @@ export function createWriter(dependencies: WriterDependencies): Writer {
     const held = locks.take(batch);
     const first = batch.shares.filter(({ target }) => !isInsertedLast(target));
     // After those of every earlier batch, whose blocks the rows of this one may stand in the place of.
-    const ready = Promise.all([held, takenBack]).then(() => insertTakenBack(batch));
-    takenBack = ready;
+    const ready = Promise.all([held, removals]).then(() => insertRemovals(batch));
+    removals = ready;
     const inserting = [ready, ...first.map((share) => ready.then(() => insert([share])))];
     for (const inserted of inserting) inserted.catch(() => {}); // reported below
     try {

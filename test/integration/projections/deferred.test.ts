@@ -221,8 +221,8 @@ test('a pass that a later one overtakes clears no marks', async () => {
 test('a repair that deletes the rows of a pair which the log does not have derives the pair again', async () => {
   const target = await targetOf();
   const before = await held();
-  const { table } = await servedBuilds(world.pool);
-  const [byBlock, ranges] = [table('account_ledger_by_block'), table('account_ledger_ranges')];
+  const served = await servedBuilds(world.pool);
+  const [byBlock, ranges] = [served.table('account_ledger_by_block'), served.table('account_ledger_ranges')];
   const of = (from: string): string =>
     `FROM ${from} FINAL WHERE range = 0 AND delta > 0 ORDER BY token LIMIT 1`;
   await world.clickhouse.command(

@@ -2,11 +2,11 @@ import { expect, it } from 'vitest';
 
 import { createPace, createTaskPace } from '../../../../pipeline/observe/pace.ts';
 
-function paceOf(share: number, mostMs: number) {
+function paceOf(maxBusyShare: number, maxDelayMs: number) {
   const spent = { active: 500, idle: 500 };
   const newest = { sinceMs: Infinity };
   const pace = createPace(
-    { share, blockMs: 300, mostMs },
+    { maxBusyShare, blockMs: 300, maxDelayMs },
     () => newest.sinceMs,
     () => ({ ...spent }),
   );

@@ -38,7 +38,7 @@ test('takes a block back before others stand in its place, but not one that is r
     sampleMessage,
     { ...sampleMessage, type: 'block.reverted', cause: 'reorg' } as const,
     { ...sampleMessage, type: 'block.reverted', cause: 'repair' } as const,
-  ].map((message) => indexedBlocks.takesBack?.(blockItem(message)));
+  ].map((message) => indexedBlocks.isRemoval?.(blockItem(message)));
   expect([accepted, reverted, repaired]).toEqual([false, true, false]);
 });
 

@@ -74,7 +74,7 @@ describe('createBatch', () => {
     const plain = target('plain');
     const marking: Target = {
       ...target('last'),
-      projection: { ...projection('last'), takesBack: ({ offset }) => offset === 1 },
+      projection: { ...projection('last'), isRemoval: ({ offset }) => offset === 1 },
     };
     const place = reading([
       [plain, 0],
@@ -83,7 +83,7 @@ describe('createBatch', () => {
     const batch = createBatch([plain, marking]);
     for (const offset of [0, 1]) batch.add(place, item(offset));
     expect(batch.shares.map(({ tables }) => tables.get('numbers')?.rows)).toEqual([4, 2]);
-    expect(batch.shares.map(({ takenBack }) => takenBack.get('numbers')?.rows)).toEqual([undefined, 2]);
+    expect(batch.shares.map(({ removals }) => removals.get('numbers')?.rows)).toEqual([undefined, 2]);
     expect(() => batch.add(place, item(2, 101))).toThrow('UInt8');
     expect(batch.bytes()).toBe(8);
   });

@@ -37,7 +37,7 @@ function createDeriving() {
   };
   const batch = (height: number, messages = 100): Batch => ({
     ...emptyBatch(messages),
-    shares: [{ target, tables: new Map(), takenBack: new Map(), touched: [height], moves: new Map() }],
+    shares: [{ target, tables: new Map(), removals: new Map(), touched: [height], moves: new Map() }],
     moves: () => {
       steps.push(`checkpoint ${height}`);
       return [];
@@ -170,7 +170,7 @@ function createRecorded(insertMs: Readonly<Record<string, number>> = {}) {
 function shareOf(
   name: 'first' | 'last',
   row: number | null,
-  takenBack: number | null,
+  removals: number | null,
   isDerivedLast = false,
 ): Share {
   const rowOf = (height: number | null) => {
@@ -189,7 +189,7 @@ function shareOf(
   return {
     target: { projection, build: { projection: name, version: 1, build: 1, names: { rows: name } } },
     tables: rowOf(row),
-    takenBack: rowOf(takenBack),
+    removals: rowOf(removals),
     touched: [1],
     moves: new Map(),
   };
