@@ -106,7 +106,7 @@ export async function rebuild(
     };
     let firstReadAt: number | null = null;
     const onRead: OnRead = (messages) => {
-      firstReadAt ??= performance.now();
+      firstReadAt ??= deps.clock.now();
       read += messages;
       if (phase === 'reading') report();
     };
@@ -115,9 +115,9 @@ export async function rebuild(
       for (let tookMs = Infinity; tookMs > CLOSE_MS;) {
         firstReadAt = null;
         await replayAll(deps, rebuilding, onRead);
-        const readAt = firstReadAt ?? performance.now();
+        const readAt = firstReadAt ?? deps.clock.now();
         await deriveShadows(deps, rebuilding);
-        tookMs = performance.now() - readAt;
+        tookMs = deps.clock.now() - readAt;
         total = read + (await messagesLeft(deps, rebuilding));
       }
     };

@@ -3,7 +3,9 @@ import { Registry } from 'prom-client';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
 import { systemClock } from '../../../infra/clock.ts';
+import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
 import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
 import { lockServed, withSwapLock } from '../../../projections/engine/served-lock.ts';
 import { servedBuilds } from '../../../projections/served.ts';
@@ -38,6 +40,8 @@ const blocks = (first: number, count: number, fork = 0) =>
   Array.from({ length: count }, (_, index) => accepted(busyBlock(first + index, 4, fork), (seq += 1)));
 
 interface Attempt {
+  readonly kafka?: Kafka;
+  readonly clock?: Clock;
   readonly projections?: readonly Projection[];
   readonly swap?: boolean;
   readonly clickhouse?: ClickHouse;
@@ -47,10 +51,10 @@ interface Attempt {
 const rebuildNow = async (attempt: Attempt = {}): Promise<RebuildReport> =>
   await rebuild(
     {
-      kafka: world.kafka,
+      kafka: attempt.kafka ?? world.kafka,
       clickhouse: attempt.clickhouse ?? world.clickhouse,
       pool: world.pool,
-      clock: systemClock,
+      clock: attempt.clock ?? systemClock,
       log: world.log,
       metrics: createProjectionMetrics(new Registry()),
       signal: attempt.signal ?? new AbortController().signal,
@@ -203,6 +207,31 @@ describe('a rebuild from the log', () => {
     expect(await served()).toEqual(after);
     await run.stop();
   });
+
+  test('ends while blocks come, on a broker that delays each new consumer group for 3 s', async () => {
+    await world.publish(blocks(14_000, 20));
+    await world.run();
+    await settled();
+    let height = 14_020;
+    let skippedMs = 0;
+    let phase = '';
+    const kafka: Kafka = {
+      ...world.kafka,
+      async *readRanges(...args) {
+        skippedMs += 3100;
+        // The next round has a message to read. Nothing is written during a swap.
+        if (phase !== 'swapping') {
+          await world.publish(blocks((height += 1), 1));
+          await settled();
+        }
+        yield* world.kafka.readRanges(...args);
+      },
+    };
+    const clock = { ...systemClock, now: () => systemClock.now() + skippedMs };
+    const onProgress = (progress: RebuildProgress): void => void ({ phase } = progress);
+    const report = await rebuildNow({ kafka, clock, projections: [transfers], onProgress });
+    expect(report.isSwapped).toBe(true);
+  }, 60_000);
 
   test('waits for a batch that is being written, and holds back the next one', async () => {
     await world.publish(blocks(15_000, 5));
