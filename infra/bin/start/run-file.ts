@@ -3,12 +3,14 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
+import { settings } from '../../config.ts';
+
 /** `DATA_DIR/run.json`: how `tds` finds an embedded start. It holds URLs with passwords: mode 0600. */
 const runFile = z.object({
   pid: z.int(),
   started_at: z.string(),
   base_url: z.string(),
-  /** Settings that the start filled in: URLs of the embedded parts, SECRET_KEY's place. */
+  /** The settings of the start, with those that it filled in: URLs of the embedded parts, SECRET_KEY. */
   env: z.record(z.string(), z.string()),
   pids: z.record(z.string(), z.int()),
 });
@@ -61,6 +63,23 @@ export function isAlive(pid: number): boolean {
 
 const startedAt = new Date().toISOString();
 
+/** Settings of one process, or of the start alone: a command must not take them over. */
+const ownSettings: ReadonlySet<string> = new Set(
+  [
+    settings.dataDir,
+    settings.port,
+    settings.host,
+    settings.metricsPort,
+    settings.metricsHost,
+    settings.logLevel,
+    settings.adminUsername,
+    settings.adminPassword,
+  ].map(({ env }) => env),
+);
+const recorded = Object.values(settings)
+  .map(({ env }) => env)
+  .filter((name) => !ownSettings.has(name));
+
 /** Writes the run file of this process. */
 export function recordRun(
   dataDir: string,
@@ -68,36 +87,11 @@ export function recordRun(
   baseUrl: string,
   processes: readonly { name: string; pid: number | (() => number | undefined) }[],
 ): void {
-  const names = [
-    'STARKNET_RPC_URL',
-    'STARKNET_WS_URL',
-    'KAFKA_BROKERS',
-    'KAFKA_SSL',
-    'KAFKA_SSL_CA',
-    'KAFKA_SSL_CERT',
-    'KAFKA_SSL_KEY',
-    'KAFKA_SASL_MECHANISM',
-    'KAFKA_SASL_USERNAME',
-    'KAFKA_SASL_PASSWORD',
-    'KAFKA_ALLOW_UNSAFE_TOPICS',
-    'CLICKHOUSE_URL',
-    'API_CLICKHOUSE_URL',
-    'DATABASE_URL',
-    'API_DATABASE_URL',
-    'REDIS_URL',
-    'SECRET_KEY',
-    'INDEX_FROM',
-    'KAFKA_TOPIC_PREFIX',
-    'PRICE_FEED_URL',
-    'TOKEN_LIST_URL',
-    'IPFS_GATEWAY_URL',
-    'OWN_PORTS',
-  ];
   writeRunFile(dataDir, {
     pid: process.pid,
     started_at: startedAt,
     base_url: baseUrl,
-    env: Object.fromEntries(names.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]]))),
+    env: Object.fromEntries(recorded.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]]))),
     pids: Object.fromEntries(
       processes.map(({ name, pid }) => [name, (typeof pid === 'number' ? pid : pid()) ?? 0]),
     ),
