@@ -67,7 +67,7 @@ export async function startService(spec: ServiceSpec): Promise<EmbeddedService> 
   const began = performance.now();
   const child = spawnProgram(spec);
   const output = collectOutput(spec, child);
-  if (child.pid !== undefined) writeMarks(spec.pidFile, [child.pid]);
+  recordPids(spec, [child.pid]);
   let exit: Exit | null = null;
   const exited = new Promise<Exit>((resolve) => {
     child.on('error', (error) => {
@@ -96,6 +96,18 @@ export async function startService(spec: ServiceSpec): Promise<EmbeddedService> 
   return { name, url: spec.url, pid: output.serverPid ?? child.pid ?? 0, stop, exited };
 }
 
+/** A failure is only logged: on a full disk the server runs, and is stopped, as before. */
+function recordPids({ name, pidFile, log }: ServiceSpec, pids: readonly (number | undefined)[]): void {
+  try {
+    writeMarks(
+      pidFile,
+      pids.filter((pid) => pid !== undefined),
+    );
+  } catch (error) {
+    log.warn({ err: error, service: name }, 'could not write process ids');
+  }
+}
+
 interface Output {
   /** The last lines. */
   readonly lines: string[];
@@ -103,16 +115,14 @@ interface Output {
   serverPid: number | null;
 }
 
-function collectOutput({ name, watch, pidFile, log }: ServiceSpec, child: ChildProcess): Output {
+function collectOutput(spec: ServiceSpec, child: ChildProcess): Output {
+  const { name, watch, log } = spec;
   const output: Output = { lines: [], serverPid: null };
   const onLine = (line: string): void => {
     const announced = watch === 'guard' ? /^guard: (\d+)$/.exec(line) : null;
     if (announced !== null) {
       output.serverPid = Number(announced[1]);
-      writeMarks(
-        pidFile,
-        [child.pid, output.serverPid].filter((pid) => pid !== undefined),
-      );
+      recordPids(spec, [child.pid, output.serverPid]);
       return;
     }
     output.lines.push(line);

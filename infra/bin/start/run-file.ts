@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 
 import { settings } from '../../config.ts';
+import type { Logger } from '../../log.ts';
 
 /** `DATA_DIR/run.json`: how `tds` finds an embedded start. It holds URLs with passwords: mode 0600. */
 const runFile = z.object({
@@ -14,7 +15,7 @@ const runFile = z.object({
   env: z.record(z.string(), z.string()),
   pids: z.record(z.string(), z.int()),
 });
-export type RunFile = z.infer<typeof runFile>;
+type RunFile = z.infer<typeof runFile>;
 
 /** `DATA_DIR/demo.json`: what a person needs for a first call. */
 const demoFile = z.object({
@@ -47,7 +48,7 @@ const write =
   };
 
 export const readRunFile = read('run.json', runFile);
-export const writeRunFile = write<RunFile>('run.json');
+const writeRunFile = write<RunFile>('run.json');
 export const readDemoFile = read('demo.json', demoFile);
 export const writeDemoFile = write<DemoFile>('demo.json');
 
@@ -80,14 +81,17 @@ const recorded = Object.values(settings)
   .map(({ env }) => env)
   .filter((name) => !ownSettings.has(name));
 
-/** Writes the run file of this process. */
-export function recordRun(
-  dataDir: string,
-  env: NodeJS.ProcessEnv,
-  baseUrl: string,
-  processes: readonly { name: string; pid: number | (() => number | undefined) }[],
-): void {
-  writeRunFile(dataDir, {
+interface Run {
+  readonly dataDir: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly baseUrl: string;
+  readonly processes: readonly { name: string; pid: number | (() => number | undefined) }[];
+  readonly log: Pick<Logger, 'warn'>;
+}
+
+/** Writes the run file of this process. A failure is only logged: on a full disk the service goes on. */
+export function recordRun({ dataDir, env, baseUrl, processes, log }: Run): void {
+  const content: RunFile = {
     pid: process.pid,
     started_at: startedAt,
     base_url: baseUrl,
@@ -95,5 +99,10 @@ export function recordRun(
     pids: Object.fromEntries(
       processes.map(({ name, pid }) => [name, (typeof pid === 'number' ? pid : pid()) ?? 0]),
     ),
-  });
+  };
+  try {
+    writeRunFile(dataDir, content);
+  } catch (error) {
+    log.warn({ err: error }, 'could not write run.json');
+  }
 }

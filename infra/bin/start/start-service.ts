@@ -62,7 +62,8 @@ export async function startService(context: StartContext): Promise<void> {
     await Promise.all(roles.map((role) => role.stop(ROLE_KILL_MS)));
     say('Roles stopped. Stopping the stores…');
   });
-  record = () => recordRun(dataDir, env, baseUrl, [...roles, ...services]);
+  const processes = [...roles, ...services];
+  record = () => recordRun({ dataDir, env, baseUrl, processes, log });
   const createUser = async (): Promise<string> => {
     // The command that creates the user needs no other role.
     await roles.find(({ name }) => name === 'project')?.ready;

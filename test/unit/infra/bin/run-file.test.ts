@@ -2,13 +2,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import { readRunFile, recordRun } from '../../../../infra/bin/start/run-file.ts';
 
 let dataDir: string;
 beforeEach(() => (dataDir = mkdtempSync(join(tmpdir(), 'tds-run-file-'))));
 afterEach(() => rmSync(dataDir, { recursive: true }));
+const run = { env: {}, baseUrl: 'http://127.0.0.1:8080', processes: [], log: { warn: vi.fn<() => void>() } };
 
 test('the run file has the settings of a start that commands need, and no others', () => {
   const shared = {
@@ -31,6 +32,12 @@ test('the run file has the settings of a start that commands need, and no others
     ADMIN_USERNAME: 'root',
     ADMIN_PASSWORD: 'a password',
   };
-  recordRun(dataDir, { ...shared, ...own, PATH: '/bin' }, 'http://127.0.0.1:8080', []);
+  const env = { ...shared, ...own, PATH: '/bin' };
+  recordRun({ ...run, dataDir, env });
   expect(readRunFile(dataDir)?.env).toEqual(shared);
+});
+
+test('a run file that cannot be written is a warning', () => {
+  recordRun({ ...run, dataDir: join(dataDir, 'missing') });
+  expect(run.log.warn).toHaveBeenCalledWith(expect.anything(), 'could not write run.json');
 });
