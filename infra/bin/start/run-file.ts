@@ -29,14 +29,12 @@ export type DemoFile = z.infer<typeof demoFile>;
 const read =
   <T>(name: string, schema: z.ZodType<T>) =>
   (dataDir: string): T | null => {
-    let text: string;
     try {
-      text = readFileSync(join(dataDir, name), 'utf8');
+      return schema.parse(JSON.parse(readFileSync(join(dataDir, name), 'utf8')));
     } catch {
+      // Missing or damaged.
       return null;
     }
-    const parsed = schema.safeParse(JSON.parse(text));
-    return parsed.success ? parsed.data : null;
   };
 
 const write =

@@ -1,10 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
-import { readRunFile, recordRun } from '../../../../infra/bin/start/run-file.ts';
+import { readDemoFile, readRunFile, recordRun } from '../../../../infra/bin/start/run-file.ts';
 
 let dataDir: string;
 beforeEach(() => (dataDir = mkdtempSync(join(tmpdir(), 'tds-run-file-'))));
@@ -40,4 +40,10 @@ test('the run file has the settings of a start that commands need, and no others
 test('a run file that cannot be written is a warning', () => {
   recordRun({ ...run, dataDir: join(dataDir, 'missing') });
   expect(run.log.warn).toHaveBeenCalledWith(expect.anything(), 'could not write run.json');
+});
+
+test.each(['', '{"pid": 1', '{}', '[]'])('a file with the content %j counts as missing', (content) => {
+  for (const name of ['run.json', 'demo.json']) writeFileSync(join(dataDir, name), content);
+  expect(readRunFile(dataDir)).toBeNull();
+  expect(readDemoFile(dataDir)).toBeNull();
 });
