@@ -1,7 +1,8 @@
 import { loadConfig, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { AppError } from '../../schemas/errors.ts';
-import { isAlive, readRunFile } from './start/run-file.ts';
+import { lockHolder } from '../embedded/data-dir.ts';
+import { readRunFile } from './start/run-file.ts';
 
 /**
  * The settings of a command: the environment, and what it leaves open from the embedded start that runs in `DATA_DIR`.
@@ -13,10 +14,11 @@ export function commandConfig(
 ): Config {
   const own = loadConfig(env, options);
   const run = readRunFile(own.dataDir);
-  if (run === null || !isAlive(run.pid)) {
+  // The lock names its holder with its start time: process ids are reused.
+  if (run === null || lockHolder(own.dataDir) !== run.pid) {
     // The API is given no other URL of PostgreSQL.
     if (own.databaseUrl !== null || own.apiDatabaseUrl !== null) return own;
-    const last = run === null ? '' : ` (the last one, pid ${run.pid}, is gone)`;
+    const last = run === null ? '' : ` (the last one, pid ${run.pid}, has exited)`;
     throw new AppError(
       'CONFIG_INVALID',
       `Nothing runs in ${own.dataDir}${last}: start it with \`npm start\`, name another DATA_DIR, or set DATABASE_URL and the URLs of the other stores`,

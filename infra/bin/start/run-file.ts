@@ -50,16 +50,6 @@ const writeRunFile = write<RunFile>('run.json');
 export const readDemoFile = read('demo.json', demoFile);
 export const writeDemoFile = write<DemoFile>('demo.json');
 
-/** True when the process that wrote the run file is still there. */
-export function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 const startedAt = new Date().toISOString();
 
 /** Settings of one process, or of the start alone: a command must not take them over. */
