@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 
-/** The password in a file readable by its owner only; generated if missing (24 random bytes as hex, safe in a URL). */
-export function storedSecret(file: string): string {
+/** The secret in a file readable by its owner only; generated if missing or empty: random bytes as hex, safe in a URL. */
+export function storedSecret(file: string, bytes = 24): string {
   try {
     const stored = readFileSync(file, 'utf8').trim();
     if (stored !== '') return stored;
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   }
-  const secret = randomBytes(24).toString('hex');
+  const secret = randomBytes(bytes).toString('hex');
   writeFileSync(file, `${secret}\n`, { mode: 0o600 });
   return secret;
 }

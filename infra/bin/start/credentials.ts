@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { storedSecret } from '../../embedded/secrets.ts';
 import { readDemoFile } from './run-file.ts';
 
 /** The user that an embedded start creates; `apiKey` is null until one is created. */
@@ -13,9 +13,7 @@ export interface DemoUser {
 
 /** The key in `DATA_DIR/secret.key`, generated at the first start. */
 export function storedSecretKey(dataDir: string): string {
-  const file = join(dataDir, 'secret.key');
-  if (!existsSync(file)) writeFileSync(file, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 });
-  return readFileSync(file, 'utf8').trim();
+  return storedSecret(join(dataDir, 'secret.key'), 32);
 }
 
 /** The configured admin, or `demo` with a generated password; with the API key of an earlier start. */
