@@ -3,16 +3,19 @@ import { createCheckpoints, identifyLog, storedCheckpoints } from '../../../infr
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
+import type { Logger } from '../../../infra/log.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { withNames } from '../../define.ts';
 import type { Projection } from '../../define.ts';
 import type { Build } from '../builds.ts';
 import { ownerOf } from '../checkpoints.ts';
+import { hasTable } from './compare-builds.ts';
 
 interface Stores {
   readonly kafka: Pick<Kafka, 'offsets' | 'topicId'>;
-  readonly clickhouse: Pick<ClickHouse, 'command'>;
+  readonly clickhouse: Pick<ClickHouse, 'command' | 'rows'>;
   readonly pool: Pool;
+  readonly log: Logger;
 }
 
 /** Copies that are tried: retention may delete messages during one, at most every few minutes. */
@@ -21,6 +24,7 @@ const ATTEMPTS = 5;
 /**
  * Prepares a shadow build on a topic with finite retention: copies rows whose messages retention has deleted from the
  * previous build, and sets the checkpoints to the log's first offsets. Does nothing once the shadow build has checkpoints.
+ * A previous build whose tables are lost is not copied: its rows of deleted messages are lost with it.
  */
 export async function carryOver(
   stores: Stores,
@@ -32,10 +36,16 @@ export async function carryOver(
   const owner = ownerOf(shadow);
   if ((await storedCheckpoints(pool, owner, projection.topic)).length > 0) return;
   const log = await identifyLog(kafka, projection.topic);
+  const lost = previous === null ? null : await lostTable(stores, projection, previous);
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     const offsets = await kafka.offsets(projection.topic);
     const firstOffset = Math.max(0, ...offsets.map(({ low }) => low));
-    if (firstOffset > 0 && previous !== null) {
+    if (firstOffset > 0 && lost !== null) {
+      stores.log.warn(
+        { projection: projection.name, lost, first_offset: firstOffset },
+        'previous build is lost, rows of deleted messages not copied',
+      );
+    } else if (firstOffset > 0 && previous !== null) {
       await copyRows(stores, projection, previous, shadow, firstOffset);
     }
     // Another partition may have lost messages meanwhile; those below `firstOffset` are copied.
@@ -48,6 +58,24 @@ export async function carryOver(
     'CONFLICT',
     `Retention deleted messages of ${projection.topic.name} during each of ${ATTEMPTS} copies; run the rebuild again`,
   );
+}
+
+/** A table, or the schema, that the stores have lost of a build; null: none. */
+async function lostTable(
+  { clickhouse, pool }: Stores,
+  { kind }: Projection,
+  { names }: Build,
+): Promise<string | null> {
+  for (const name of Object.values(names)) {
+    const exists = kind === 'postgres' ? await hasSchema(pool, name) : await hasTable(clickhouse, name);
+    if (!exists) return name;
+  }
+  return null;
+}
+
+async function hasSchema(pool: Pool, schema: string): Promise<boolean> {
+  const sql = 'SELECT FROM information_schema.schemata WHERE schema_name = $1';
+  return (await pool.query(sql, [schema])).rowCount === 1;
 }
 
 async function copyRows(

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
@@ -154,7 +155,8 @@ async function compareWithPasses(
   });
 }
 
-async function hasTable(clickhouse: ReplayDeps['clickhouse'], table: string): Promise<boolean> {
+/** False: ClickHouse has lost the table of a build. */
+export async function hasTable(clickhouse: Pick<ClickHouse, 'rows'>, table: string): Promise<boolean> {
   const sql =
     'SELECT count() AS n FROM system.tables WHERE database = currentDatabase() AND name = {table:String}';
   const [found] = await clickhouse.rows({ name: 'compare.table', sql, row: countRow }, { table });

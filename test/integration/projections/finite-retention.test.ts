@@ -138,6 +138,37 @@ test('a rebuild keeps the rows of messages that retention has deleted', async ()
   ]);
 });
 
+test('a rebuild after the loss of tables has the rows of the messages that are left', async () => {
+  const deleted = (await world.kafka.offsets(topics.usage))[0]?.high ?? 0;
+  const messages = counted(FIRST_HOUR + 100, 2);
+  await publish(messages);
+  await world.kafka.deleteBefore(topics.usage, 0, deleted);
+  const usage2: typeof usage = { ...usage, version: 2 };
+  const keyUse2: typeof keyUse = { ...keyUse, version: 2 };
+  for (const { name } of [usage2, keyUse2]) {
+    const builds = await listBuilds(world.pool, name);
+    const names = Object.values(builds.find(({ state }) => state === 'serving')?.names ?? {});
+    for (const one of names) {
+      if (name === 'usage') await world.clickhouse.command(`DROP TABLE ${one} SYNC`);
+      else await world.pool.query(`DROP SCHEMA ${one} CASCADE`);
+    }
+  }
+  const report = await rebuildAll([usage2, keyUse2]);
+  expect(report.isSwapped).toBe(true);
+  expect(report.tables.map(({ table, isLost }) => [table, isLost])).toEqual([
+    ['usage_counts', true],
+    ['usage_hourly', true],
+  ]);
+  const run = await world.run({ projections: [usage2], groupId: 'project-usage' });
+  const fold = await runPostgresProjection({ ...world, projection: keyUse2, groupId: 'project-key-use' });
+  stops.push(
+    () => run.stop(),
+    () => fold.stop(),
+  );
+  await settled();
+  expect(await shown()).toEqual(expectedOf(messages));
+});
+
 test('every projection of a topic with finite retention carries rows over', () => {
   const finite = projections.filter(({ topic }) => topic.retention !== 'forever');
   expect(finite.map(({ name }) => name)).toEqual(['usage', 'unmoved-balances', 'key-use']);
