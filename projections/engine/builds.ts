@@ -172,6 +172,11 @@ export async function isRebuilding(db: Sql): Promise<boolean> {
   return locks.length > 0 && (await isAnyAdvisoryLockHeld(db, locks));
 }
 
+/** Whether a process is rebuilding this projection. */
+export async function isBeingRebuilt(db: Sql, projection: string): Promise<boolean> {
+  return await isAnyAdvisoryLockHeld(db, [REBUILD_LOCK + projection]);
+}
+
 /** Keeps other processes from rebuilding these projections or dropping their shadow builds, as `withAdvisoryLocks`. */
 export async function withRebuildLock<T>(
   pool: Pool,

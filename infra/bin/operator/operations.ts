@@ -1,5 +1,6 @@
-import type { z } from 'zod';
+import { z } from 'zod';
 
+import { isBeingRebuilt } from '../../../projections/engine/builds.ts';
 import { servedSchema } from '../../../projections/served.ts';
 import { operationAnswer } from '../../../schemas/api/admin/operations.ts';
 import type { Clock } from '../../clock.ts';
@@ -24,7 +25,9 @@ const LONG: ReadonlySet<string> = new Set(['rebuild.start', 'verify.start']);
 
 const TYPES = operationAnswer.shape.operation.options;
 
-type Request = z.infer<typeof requestRow>;
+/** `attempts`: how many processes have claimed it, the last of which alone may write its row. */
+const pendingRow = requestRow.extend({ attempts: z.number() });
+type Request = z.infer<typeof pendingRow>;
 
 /** Runs `tds` with these arguments; resolves with what it prints, or rejects with its error. */
 export type RunTds = (
@@ -45,24 +48,29 @@ interface OperationsDeps {
 /**
  * Carries out what admins ask for through the API, each once. Accepted commands are found in the table of their outcomes;
  * any number of processes may look, and the one that inserts the operation carries it out. One that its process has
- * abandoned is begun again: every operation may be repeated, and a rebuild resumes.
+ * abandoned is begun again: every operation may be repeated, and a rebuild resumes. A process that could not reach PostgreSQL
+ * may still run it: its rebuild is waited for, and it writes nothing more about what another one has claimed.
  */
 export function startOperations(deps: OperationsDeps): { stop(): Promise<void> } {
   const { pool, clock, log } = deps;
   const stopping = new AbortController();
-  const running = new Map<string, { readonly isLong: boolean; readonly done: Promise<void> }>();
+  const running = new Map<string, { readonly request: Request; readonly done: Promise<void> }>();
 
   const begin = (request: Request): void => {
     const done = carryOut(deps, request, stopping.signal)
       .catch((error: unknown) => log.warn({ err: error, id: request.id }, 'could not record an operation'))
       .finally(() => running.delete(request.id));
-    running.set(request.id, { isLong: LONG.has(request.operation), done });
+    running.set(request.id, { request, done });
   };
   const round = async (): Promise<void> => {
-    await showRunning(pool, [...running.keys()]);
+    const ours = (): Request[] => [...running.values()].map(({ request }) => request);
+    await showRunning(pool, ours());
     for (const request of await pendingRequests(pool, clock.now())) {
-      if (LONG.has(request.operation) && [...running.values()].some(({ isLong }) => isLong)) continue;
-      if (await claim(pool, request)) begin(request);
+      if (running.has(request.id)) continue;
+      if (LONG.has(request.operation) && ours().some(({ operation }) => LONG.has(operation))) continue;
+      if (await isStillRebuilding(pool, request)) continue;
+      const attempts = await claim(pool, request);
+      if (attempts !== null) begin({ ...request, attempts });
     }
   };
   const looping = (async () => {
@@ -86,54 +94,69 @@ async function pendingRequests(pool: Sql, now: number): Promise<Request[]> {
   if (schema === null) return [];
   return await sqlRows(
     pool,
-    requestRow,
+    pendingRow,
     `SELECT o.id, o.type AS operation, o.result ->> 'subject' AS subject, (o.result ->> 'swap')::boolean AS swap,
-       o.result ->> 'requested_by' AS requested_by, to_timestamp(o.issued_at / 1000.0) AS requested_at
+       o.result ->> 'requested_by' AS requested_by, to_timestamp(o.issued_at / 1000.0) AS requested_at,
+       0 AS attempts
      FROM ${schema}.command_outcomes o
      WHERE o.issued_at > $1 AND o.accepted AND o.type = ANY ($2)
        AND NOT EXISTS (SELECT FROM tds.operations p WHERE p.id = o.id)
      UNION ALL
-     SELECT id, operation, subject, swap, requested_by, requested_at FROM tds.operations
+     SELECT id, operation, subject, swap, requested_by, requested_at, attempts FROM tds.operations
      WHERE state = 'running' AND updated_at < now() - make_interval(secs => $3)
      ORDER BY requested_at`,
     [now - EXPIRED_MS, TYPES, ABANDONED_SECONDS],
   );
 }
 
-/** True for the one process that carries it out. After some attempts it is given up: it may have ended each process. */
-async function claim(pool: Sql, request: Request): Promise<boolean> {
+/** Whether the process that seems to have abandoned a rebuild is rebuilding: another rebuild would be refused. */
+async function isStillRebuilding(pool: Sql, { operation, subject, attempts }: Request): Promise<boolean> {
+  return operation === 'rebuild.start' && attempts > 0 && (await isBeingRebuilt(pool, subject));
+}
+
+/**
+ * The number of this attempt for the one process that carries it out; null for others. After some attempts it is given up: it
+ * may have ended each process.
+ */
+async function claim(pool: Sql, request: Request): Promise<number | null> {
   const { id, operation, subject, swap, requested_by: by, requested_at: at } = request;
-  const { rowCount } = await pool.query(
+  const [claimed] = await sqlRows(
+    pool,
+    pendingRow.pick({ attempts: true }),
     `INSERT INTO tds.operations AS p (id, operation, subject, swap, requested_by, requested_at)
      VALUES ($1, $2, $3, $4, $5, $6)
      ON CONFLICT (id) DO UPDATE SET attempts = p.attempts + 1, updated_at = now()
-     WHERE p.state = 'running' AND p.updated_at < now() - make_interval(secs => $7) AND p.attempts < $8`,
+     WHERE p.state = 'running' AND p.updated_at < now() - make_interval(secs => $7) AND p.attempts < $8
+     RETURNING attempts`,
     [id, operation, subject, swap, by, at, ABANDONED_SECONDS, MAX_ATTEMPTS],
   );
-  if (rowCount === 1) return true;
+  if (claimed !== undefined) return claimed.attempts;
   await pool.query(
     `UPDATE tds.operations SET state = 'failed', detail = $2, finished_at = now()
      WHERE id = $1 AND state = 'running' AND attempts >= $3 AND updated_at < now() - make_interval(secs => $4)`,
     [id, `Its process ended ${MAX_ATTEMPTS} times before it was done`, MAX_ATTEMPTS, ABANDONED_SECONDS],
   );
-  return false;
+  return null;
 }
 
-async function showRunning(pool: Sql, ids: readonly string[]): Promise<void> {
-  if (ids.length === 0) return;
-  await pool.query("UPDATE tds.operations SET updated_at = now() WHERE id = ANY ($1) AND state = 'running'", [
-    ids,
-  ]);
+async function showRunning(pool: Sql, requests: readonly Request[]): Promise<void> {
+  if (requests.length === 0) return;
+  await pool.query(
+    `UPDATE tds.operations o SET updated_at = now() FROM unnest($1::text[], $2::int[]) AS own (id, attempts)
+     WHERE o.id = own.id AND o.attempts = own.attempts AND o.state = 'running'`,
+    [requests.map(({ id }) => id), requests.map(({ attempts }) => attempts)],
+  );
 }
 
 async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSignal): Promise<void> {
   const { pool, log } = deps;
-  const { id, operation, subject, requested_by: by } = request;
+  const { id, operation, subject, requested_by: by, attempts } = request;
   log.info({ operation, subject, by }, 'operation requested');
   const end = async (state: 'done' | 'failed', detail: string): Promise<void> => {
     await pool.query(
-      'UPDATE tds.operations SET state = $2, detail = $3, finished_at = now(), updated_at = now() WHERE id = $1',
-      [id, state, detail.slice(-MAX_DETAIL)],
+      `UPDATE tds.operations SET state = $2, detail = $3, finished_at = now(), updated_at = now()
+       WHERE id = $1 AND attempts = $4`,
+      [id, state, detail.slice(-MAX_DETAIL), attempts],
     );
   };
   try {

@@ -10,6 +10,7 @@ import { tdsProcesses } from '../../../infra/bin/operator/run-tds.ts';
 import { systemClock } from '../../../infra/clock.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
+import { withRebuildLock } from '../../../projections/engine/builds.ts';
 import { selectors } from '../../../schemas/decode/layouts.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { OperationAnswer } from '../../../schemas/api/admin/operations.ts';
@@ -223,6 +224,42 @@ test('an operation whose process was killed is carried out by another one, and g
   });
   expect(await count('tds.repairs WHERE height = 81')).toBe(1);
   expect(await count('tds.repairs WHERE height = 82')).toBe(0);
+});
+
+const abandonedRow = async (id: string, of: string, subject: string): Promise<void> =>
+  void (await world.api.pool.query(
+    `INSERT INTO tds.operations (id, operation, subject, requested_by, requested_at, updated_at)
+     VALUES ($1, $2, $3, 'user:1', now(), now() - interval '16 seconds')`,
+    [id, of, subject],
+  ));
+
+test('a process writes nothing about an operation that another one has claimed since', async () => {
+  const run = Promise.withResolvers<string>();
+  await abandonedRow('taken-over', 'verify.start', 'all');
+  startWorker(async () => await run.promise);
+  const row = "tds.operations WHERE id = 'taken-over' AND state = 'running' AND attempts";
+  await eventually(async () => expect(await count(`${row} = 2`)).toBe(1));
+  const { pool } = world.api;
+  await pool.query("UPDATE tds.operations SET attempts = 3, updated_at = 'epoch' WHERE id = 'taken-over'");
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  expect(await count(`${row} = 3 AND updated_at = 'epoch'`)).toBe(1);
+  run.reject(new Error('Another process is verifying'));
+  for (const worker of workers.splice(0)) await worker.stop();
+  expect(await count(`${row} = 3 AND updated_at = 'epoch'`)).toBe(1);
+  await pool.query("DELETE FROM tds.operations WHERE id = 'taken-over'");
+});
+
+test('a rebuild that a process seems to have abandoned is begun again only once its lock is free', async () => {
+  const { pool } = world.api;
+  await abandonedRow('cut-off', 'rebuild.start', 'tokens');
+  await withRebuildLock(pool, ['tokens'], async () => {
+    startWorker(async () => 'rebuilt');
+    await new Promise((resolve) => setTimeout(resolve, 2500));
+    expect(await count("tds.operations WHERE id = 'cut-off' AND attempts = 1 AND state = 'running'")).toBe(1);
+  });
+  await eventually(async () =>
+    expect(await operation('cut-off')).toMatchObject({ state: 'done', detail: 'rebuilt' }),
+  );
 });
 
 const programs = (): RunTds =>
