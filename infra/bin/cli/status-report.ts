@@ -15,7 +15,7 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
     priceStates(db),
     nftStates(db),
   ]);
-  const { chain, lags, halts, alarms, quarantine, roles, repairs } = pipeline;
+  const { chain, head, lags, isLogAvailable, halts, alarms, quarantine, roles, repairs } = pipeline;
   const chunks = pipeline.chunks.map(({ name, range_start, range_end, cursor, status, writer: holder }) => ({
     name,
     range_start,
@@ -24,19 +24,33 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
     status,
     holder,
   }));
-  return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, nfts };
+  return {
+    chain,
+    head,
+    chunks,
+    lags,
+    isLogAvailable,
+    halts,
+    alarms,
+    quarantine,
+    roles,
+    repairs,
+    prices,
+    nfts,
+  };
 }
 
 /** The status as lines for a terminal. */
 export function renderStatus(status: ServiceStatus): string {
-  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, nfts, redis } = status;
+  const { chain, head, chunks, lags, isLogAvailable, halts, alarms, quarantine, roles, repairs } = status;
+  const { prices, nfts, redis } = status;
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
     }${chain.has_header_counts === false ? ', headers without counts' : ''}${
       chain.has_l1_tag === false ? ', no l1_accepted tag' : ''
     }`,
-    `node head    ${chain.head_height ?? '-'}`,
+    `node head    ${head ?? '-'}`,
     `L1 height    ${chain.l1_height ?? '-'}`,
     '',
     ...roles.map(
@@ -46,7 +60,7 @@ export function renderStatus(status: ServiceStatus): string {
     '',
     'chunk                                   next height   done      writer',
     ...chunks.map(({ name, range_start, range_end, cursor, status, holder }) => {
-      const end = range_end ?? chain.head_height ?? cursor;
+      const end = range_end ?? head ?? cursor;
       const share = end < range_start ? 1 : Math.min(1, (cursor - range_start) / (end - range_start + 1));
       const done =
         range_end === null ? `${Math.max(0, end - cursor + 1)} left` : `${(100 * share).toFixed(1)} %`;
@@ -72,6 +86,7 @@ export function renderStatus(status: ServiceStatus): string {
     ...alarms.map(
       ({ name, detail, raised_at }) => `ALARM        ${name} since ${raised_at.toISOString()}: ${detail}`,
     ),
+    ...(isLogAvailable ? [] : ['ALARM        Kafka unavailable: lags unknown']),
     ...(redis === false
       ? ['ALARM        Redis unavailable: limits are counted per process and stricter; log-ins are refused']
       : []),
