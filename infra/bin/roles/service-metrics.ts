@@ -40,6 +40,7 @@ const FAMILIES = [
   family('tds_quarantine_open', 'Quarantined events and messages', 'quarantine', ['kind', 'reason'], 'count'),
   family('tds_projection_halts', 'Partitions halted by a poison message', 'halts', PARTITION),
   family('tds_alarms', 'Alarms that are raised', 'alarms', ['name']),
+  family('tds_log_available', '1 while Kafka answers; 0: lags are unknown', 'log', [], 'available'),
   family('tds_repairs_pending', 'Blocks with a pending repair', 'repairs', [], 'pending'),
   family('tds_role_state', '1 for the state of a role: working, stalled or missing', 'roles', [
     'name',
@@ -58,11 +59,11 @@ export function serviceMetrics(
   const gauges = FAMILIES.map((one) => ({ ...one, gauge: new Gauge({ ...one, registers: [registry] }) }));
   const up = new Gauge({
     name: 'tds_service_metrics_up',
-    help: '0 while a store is unavailable, and the metrics of the whole service with it',
+    help: '0 while PostgreSQL or ClickHouse is unavailable, and the metrics of the whole service with it',
     registers: [registry],
   });
   const refresh = async (): Promise<void> => {
-    // While a store is unavailable, the metrics of this process are still served.
+    // While one of the two is unavailable, the metrics of this process are still served.
     const read = await readAll(deps).catch(() => null);
     up.set(read === null ? 0 : 1);
     for (const { gauge, rows, labelNames, value } of gauges) {
@@ -84,11 +85,13 @@ export function serviceMetrics(
 
 async function readAll({ pool, clickhouse, kafka, stallSeconds, servedBuilds }: ServiceMetricsDeps) {
   const served = await servedBuilds();
-  const [{ lags, halts, alarms, roles, repairs }, chain, chunks, quarantine] = await Promise.all([
-    serviceHealth(pool, kafka, stallSeconds),
-    chainStatusRow(pool, served.schema('chain-status')),
-    chunkTotals(clickhouse, served),
-    quarantineCounts(pool, served.schema('quarantine')),
-  ]);
-  return { lags, halts, alarms, roles, repairs: [repairs], chain: [chain], chunks, quarantine };
+  const [{ lags, isLogAvailable, halts, alarms, roles, repairs }, chain, chunks, quarantine] =
+    await Promise.all([
+      serviceHealth(pool, kafka, stallSeconds),
+      chainStatusRow(pool, served.schema('chain-status')),
+      chunkTotals(clickhouse, served),
+      quarantineCounts(pool, served.schema('quarantine')),
+    ]);
+  const log = [{ available: isLogAvailable ? 1 : 0 }];
+  return { lags, log, halts, alarms, roles, repairs: [repairs], chain: [chain], chunks, quarantine };
 }

@@ -1,10 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { readStatus, renderStatus } from '../../../infra/bin/cli/status-report.ts';
+import { serviceMetrics } from '../../../infra/bin/roles/service-metrics.ts';
+import { createMetrics } from '../../../infra/metrics.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { adminWorld } from '../../support/admin-world.ts';
 import type { AdminWorld } from '../../support/admin-world.ts';
 
-/** What `tds status` prints while a part of the service is behind or unavailable. */
+/** What `tds status` and the metrics of the API show while a part of the service is behind or unavailable. */
 
 let world: AdminWorld;
 beforeAll(async () => {
@@ -36,4 +39,21 @@ test('lags are unknown while Kafka is unavailable, which is an alarm', async () 
   const lines = await printed(noKafka);
   expect(lines).toContain(alarm);
   expect(lines.some((line) => /^transfers +\?/.test(line))).toBe(true);
+});
+
+test('the metrics show whether Kafka answers, and those that need no Kafka', async () => {
+  const scraped = async (kafka: Parameters<typeof readStatus>[1]): Promise<string> => {
+    const { pool } = world.api;
+    const stores = { pool, clickhouse: world.owner, kafka, servedBuilds: () => servedBuilds(pool) };
+    const collect = serviceMetrics({ registry: createMetrics('api'), stallSeconds: 60, ...stores });
+    return (await collect()).text.replaceAll(/\{role="[a-z]+"\}/g, '');
+  };
+  const lag = /^tds_projection_behind\{.* 0$/m;
+  const available = await scraped(world.api.kafka);
+  expect(available).toMatch(/^tds_log_available 1$/m);
+  expect(available).toMatch(lag);
+  const unavailable = await scraped(noKafka);
+  expect(unavailable).toMatch(/^tds_log_available 0$/m);
+  expect(unavailable).toMatch(/^tds_service_metrics_up 1$/m);
+  expect(unavailable).not.toMatch(lag);
 });
