@@ -44,7 +44,7 @@ const PROGRESS_AFTER_MS = 5000;
 /** Time for the ingester to repair blocks. */
 const REPAIR_TIMEOUT_MS = 120_000;
 
-/** `tds verify`: exit code 0 without differences, 1 with differences, 2 if inconclusive. */
+/** `tds verify`: exit code 0 without differences, 1 with differences, 2 if inconclusive or used wrongly. */
 export function verifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('verify')
@@ -66,6 +66,8 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
       false,
     )
     .option('--json', 'print the result as JSON', false)
+    // 1 would mean differences.
+    .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : INCONCLUSIVE))
     .action(async (options: Options) => {
       try {
         const config = commandConfig(process.env);

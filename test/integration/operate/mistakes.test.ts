@@ -136,6 +136,13 @@ test.each([
   expect(code).toBe(1);
 });
 
+test('tds verify with a wrong option is inconclusive', async () => {
+  const { code, err } = await run('tds.ts', ['verify', '--from', 'abc'], {});
+  expect(err).toMatch(/^error: option '--from <height>' argument 'abc' is invalid\. /);
+  expect(code).toBe(2);
+  expect((await run('tds.ts', ['verify', '--help'], {})).code).toBe(0);
+});
+
 test('a projection that does not exist', async () => {
   const { code, out, err } = await run('tds.ts', ['project', 'transfer', 'tokens'], noStores);
   expect(out).toContain('Unknown projection transfer: use one of ');
