@@ -438,7 +438,12 @@ export const settings = {
     null,
     'admin user, created at startup if missing; /readyz answers 503 until the user exists',
   ),
-  adminPassword: setting('ADMIN_PASSWORD', z.string().min(8).nullable(), null, 'password of the admin user'),
+  adminPassword: setting(
+    'ADMIN_PASSWORD',
+    z.string().min(8).nullable(),
+    null,
+    'password with which the admin user is created',
+  ),
   rateLimitPerHour: setting(
     'RATE_LIMIT_PER_HOUR',
     integer(1, 2_147_483_647).nullable(),

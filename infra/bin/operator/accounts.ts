@@ -54,30 +54,38 @@ export async function setDisabled(deps: OperatorDeps, username: string, isDisabl
   await accepted(deps, { type: 'user.disable', actor: ACTOR, body });
 }
 
-/** Creates the user if missing and sets the password if it differs (`ADMIN_USERNAME`, `ADMIN_PASSWORD`). */
+/** Creates the user if missing. Returns its id, and the user that existed already: null if it was created. */
+export async function createIfMissing(
+  deps: OperatorDeps,
+  user: { username: string; password: string; isAdmin?: boolean },
+): Promise<{ id: number; existing: UserForLogin | null }> {
+  const existing = await findUser(deps, user.username);
+  if (existing !== null) return { id: existing.id, existing };
+  try {
+    return { ...(await addUser(deps, user)), existing: null };
+  } catch (error) {
+    // Created by another process meanwhile.
+    if (!(error instanceof AppError) || error.code !== 'CONFLICT') throw error;
+    return await createIfMissing(deps, user);
+  }
+}
+
+/** Creates the user if missing and sets the password if it differs: the user of an embedded start. */
 export async function ensureUser(
   deps: OperatorDeps,
   user: { username: string; password: string; isAdmin?: boolean },
 ): Promise<{ id: number }> {
-  const found = await findUser(deps, user.username);
-  if (found === null) {
-    try {
-      return await addUser(deps, user);
-    } catch (error) {
-      // Created by another process meanwhile.
-      if (!(error instanceof AppError) || error.code !== 'CONFLICT') throw error;
-      return await ensureUser(deps, user);
-    }
-  }
+  const { id, existing } = await createIfMissing(deps, user);
+  if (existing === null) return { id };
   const passwords = await createPasswordChecker();
-  if (!(await passwords.check(found.password_hash, user.password))) {
+  if (!(await passwords.check(existing.password_hash, user.password))) {
     await accepted(deps, {
       type: 'user.set-password',
       actor: ACTOR,
-      body: { user_id: found.id, password_hash: await hashPassword(user.password) },
+      body: { user_id: id, password_hash: await hashPassword(user.password) },
     });
   }
-  return { id: found.id };
+  return { id };
 }
 
 /** Creates an API key for a user (`tds keys add`); the key is returned only here. */
