@@ -42,6 +42,15 @@ describe('Dockerfile', () => {
     expect(new Set(own)).toEqual(new Set(kept));
   });
 
+  test('limits the memory of a role as an embedded start does', () => {
+    const supervisor = readFileSync('infra/bin/start/supervise.ts', 'utf8');
+    const ours = read('Dockerfile');
+    expect(supervisor).toContain("{ MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: String(1 << 20) }");
+    expect(ours).toMatch(/^ENV .*MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=1048576$/m);
+    expect(supervisor).toContain('const YOUNG_MIB = 8;');
+    expect(ours).toMatch(/^ENTRYPOINT .*"--max-semi-space-size=8"/m);
+  });
+
   test('runs the command line as a user without privileges', () => {
     expect(argumentsOf('USER')).toEqual([['node']]);
     const [entry = []] = argumentsOf('ENTRYPOINT');
