@@ -3,7 +3,6 @@ import { Command } from 'commander';
 import { settings } from '../config.ts';
 import { createLogger } from '../log.ts';
 import { earlyLogLevel } from './command-config.ts';
-import { dropKnownWarnings } from './process/run-process.ts';
 import { runRole } from './process/run-role.ts';
 import { roles } from './roles/index.ts';
 import { errorText } from './process/error-text.ts';
@@ -32,7 +31,6 @@ if (!roles.some(({ name }) => name === process.argv[2])) {
   for (const register of commands) register(program, log, say);
 }
 
-dropKnownWarnings();
 // The reader of stdout has closed it, as `head` does.
 process.stdout.on('error', (error: Error & { code?: string }) => {
   if (error.code !== 'EPIPE') throw error;

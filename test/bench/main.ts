@@ -147,11 +147,6 @@ if (profileDir !== null) mkdirSync(profileDir, { recursive: true });
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 const print = (text: string): void => void (values.json || process.stdout.write(`${text}\n`));
 
-// kafkajs causes this warning at every connection; it is harmless.
-process.removeAllListeners('warning').on('warning', ({ name, message }) => {
-  if (name !== 'TimeoutNegativeWarning') say(`${name}: ${message}`);
-});
-
 let world: World | null = null;
 let interrupted = false;
 const interrupt = (): void => {

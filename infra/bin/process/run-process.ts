@@ -26,7 +26,6 @@ export async function runProcess(
     shutdownMs = ROLE_SHUTDOWN_MS,
   }: { report?: (error: unknown) => void; shutdownMs?: number } = {},
 ): Promise<never> {
-  dropKnownWarnings();
   const stop = new AbortController();
   const ended = Promise.withResolvers<number>();
   const releasers = new Releasers((name, error) =>
@@ -67,17 +66,4 @@ export function logFailure(log: Logger, error: unknown): void {
 /** True if a restart fails the same way: a configuration error. */
 export function isPermanent(error: unknown): error is AppError {
   return error instanceof AppError && !error.retryable;
-}
-
-let isDropping = false;
-
-/** Suppresses TimeoutNegativeWarning, which kafkajs causes at every connection. */
-export function dropKnownWarnings(): void {
-  if (isDropping) return;
-  isDropping = true;
-  const printers = process.listeners('warning');
-  process.removeAllListeners('warning');
-  process.on('warning', (warning) => {
-    if (warning.name !== 'TimeoutNegativeWarning') for (const print of printers) print(warning);
-  });
 }

@@ -214,11 +214,7 @@ async function startAnotherApi(dataDir: string): Promise<{ url: string; stop(): 
   const port = String(await freePort());
   const child = spawn(
     process.execPath,
-    [
-      '--disable-warning=TimeoutNegativeWarning',
-      fileURLToPath(new URL('../../../infra/bin/tds.ts', import.meta.url)),
-      'api',
-    ],
+    [fileURLToPath(new URL('../../../infra/bin/tds.ts', import.meta.url)), 'api'],
     {
       env: {
         PATH: process.env['PATH'] ?? '',
