@@ -5,7 +5,7 @@ import { lockHolder } from '../embedded/data-dir.ts';
 import { readRunFile } from './start/run-file.ts';
 
 /**
- * The settings of a command: the environment, and what it leaves open from the embedded start that runs in `DATA_DIR`.
+ * The settings of a command: the environment; unset ones are taken from the embedded start that runs in `DATA_DIR`.
  * A supervised role is given everything in its environment.
  */
 export function commandConfig(

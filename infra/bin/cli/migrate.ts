@@ -11,7 +11,8 @@ export function migrateCommand(program: Command, log: Logger, say: (line: string
     .action(async () => {
       const config = commandConfig(process.env);
       const { applied, outdated } = await prepareStores(config, log, new AbortController().signal);
-      say(applied.length === 0 ? 'Nothing to migrate.' : `Applied ${applied.join(', ')}.`);
+      say(applied.length === 0 ? 'No pending migrations.' : `Applied migrations: ${applied.join(', ')}.`);
+      say('Topics, tables and database roles are up to date.');
       for (const { name, version } of outdated) {
         say(`Projection ${name} is not served in version ${version}: run \`tds rebuild ${name}\`.`);
       }

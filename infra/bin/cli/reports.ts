@@ -74,7 +74,7 @@ function lines({ id, user_id: user, domain, category, reason, evidence, ...rest 
   ].join('\n');
 }
 
-/** Callers wrote it: it must not move the cursor of an operator's terminal, or turn what he reads around. */
+/** Callers wrote it: it must not move the cursor of an operator's terminal, or reverse the direction of the text. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ');
 }

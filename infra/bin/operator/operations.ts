@@ -75,7 +75,7 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
   };
   const looping = (async () => {
     while (!stopping.signal.aborted) {
-      await round().catch((error: unknown) => log.debug({ err: error }, 'could not look for operations'));
+      await round().catch((error: unknown) => log.debug({ err: error }, 'could not list operations'));
       await clock.sleep(POLL_MS, stopping.signal);
     }
   })();

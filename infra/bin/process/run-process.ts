@@ -10,7 +10,7 @@ export interface ProcessContext {
 }
 
 /**
- * Runs `main` until SIGTERM, SIGINT or the end of the parent: its supervisor's IPC channel closes, or npm is gone. A process
+ * Runs `main` until SIGTERM, SIGINT or the end of the parent: its supervisor's IPC channel closes, or npm exits. A process
  * in the background of a shell outlives the shell. Releases what `main` pushed, in reverse order.
  *
  * Exit codes: 0 stopped on request, 1 an error that a restart does not fix, 75 any other error.

@@ -46,9 +46,6 @@ const EXIT_PERMANENT = 1;
 export interface SupervisedRole {
   readonly name: string;
   pid(): number | undefined;
-  restarts(): number;
-  /** The metrics URL that the role last reported. */
-  metricsUrl(): string | null;
   /** Resolves when the role is ready; rejects if it exits with an error that a restart does not fix. */
   readonly ready: Promise<void>;
   /** SIGTERM, then SIGKILL after the grace. */
@@ -73,7 +70,6 @@ export function superviseRole(options: {
   const stopping = new AbortController();
   let child: ChildProcess | null = null;
   let restarts = 0;
-  let metricsUrl: string | null = null;
   let failure = '';
   const ready = Promise.withResolvers<void>();
   ready.promise.catch(() => {});
@@ -87,7 +83,6 @@ export function superviseRole(options: {
       failure = message.failed;
       return;
     }
-    metricsUrl = message.metrics_url;
     ready.resolve();
   };
 
@@ -121,8 +116,6 @@ export function superviseRole(options: {
   return {
     name: role,
     pid: () => child?.pid,
-    restarts: () => restarts,
-    metricsUrl: () => metricsUrl,
     ready: ready.promise,
     async stop(graceMs) {
       stopping.abort();

@@ -12,7 +12,7 @@ import { CATALOGUE_KINDS, MAX_RECORDS_PER_PART, slug } from '../../../../schemas
 import type { CatalogueKind, CatalogueRecord, catalogueRecords } from '../../../../schemas/catalogue.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 import { topics } from '../../../../schemas/topics.ts';
-import type { CommandRequest } from '../../../commands/bus.ts';
+import { accepted } from '../accounts.ts';
 import type { OperatorDeps } from '../accounts.ts';
 import { Faults, checkRecords } from './check.ts';
 import type { Checked, Fault } from './check.ts';
@@ -248,15 +248,6 @@ async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncIterab
     batch = [];
   }
   if (batch.length > 0) yield batch;
-}
-
-async function accepted(
-  { commands }: ImportDeps,
-  request: CommandRequest,
-): Promise<Readonly<Record<string, unknown>>> {
-  const outcome = await commands.submit(request);
-  if (outcome.accepted) return outcome.result;
-  throw new AppError(outcome.result.code, outcome.result.detail);
 }
 
 /** Publishes the tokens that the file changes, or only counts them. */
