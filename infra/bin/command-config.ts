@@ -2,7 +2,7 @@ import { loadConfig, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { lockHolder } from '../embedded/data-dir.ts';
-import { readRunFile } from './start/run-file.ts';
+import { readRunFile } from '../embedded/run-file.ts';
 
 /**
  * The settings of a command: the environment; unset ones are taken from the embedded start that runs in `DATA_DIR`.

@@ -7,8 +7,8 @@ import { openCounters } from '../../redis/client.ts';
 import { commandConfig } from '../command-config.ts';
 import { openCommandPool, openKafka, withConnections } from '../connect.ts';
 import type { Connecting } from '../connect.ts';
-import { readStatus, renderStatus } from './status-report.ts';
-import type { ServiceStatus } from './status-report.ts';
+import { readStatus, renderStatus } from '../operator/status-report.ts';
+import type { ServiceStatus } from '../operator/status-report.ts';
 
 /** Redis that does not answer by then is reported as unavailable. */
 const REDIS_WITHIN_MS = 1000;

@@ -9,7 +9,7 @@ import { required } from '../../config.ts';
 import { withTimeout } from '../../lifecycle.ts';
 import { createOperator } from '../operator/operator.ts';
 import { openEgress } from './egress.ts';
-import { serviceMetrics } from './service-metrics.ts';
+import { serviceMetrics } from '../operator/service-metrics.ts';
 import type { StartRole } from '../role.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 

@@ -3,14 +3,15 @@ import { join } from 'node:path';
 
 import { loadConfig, required, settings } from '../../config.ts';
 import { startEmbedded, startFailure } from '../../embedded/index.ts';
+import { recordRun, writeDemoFile } from '../../embedded/run-file.ts';
+import type { DemoFile } from '../../embedded/run-file.ts';
+import { storedSecret } from '../../embedded/secrets.ts';
 import type { EmbeddedService } from '../../embedded/service.ts';
 import type { Logger } from '../../log.ts';
 import { ROLE_KILL_MS } from '../../shutdown.ts';
 import type { ProcessContext } from '../process/run-process.ts';
-import { demoUser, storedSecretKey } from './credentials.ts';
+import { demoUser } from './credentials.ts';
 import { checkHost, urlHost } from './host.ts';
-import { recordRun, writeDemoFile } from './run-file.ts';
-import type { DemoFile } from './run-file.ts';
 import { startSimulatedParts } from './simulated-parts.ts';
 import { superviseRoles } from './supervise-roles.ts';
 
@@ -47,7 +48,7 @@ export async function startService(context: StartContext): Promise<void> {
     startParts(context, dataDir, () => record()),
     loadRest(),
   ]);
-  env['SECRET_KEY'] ??= storedSecretKey(dataDir);
+  env['SECRET_KEY'] ??= storedSecret(join(dataDir, 'secret.key'), 32);
   const demo = demoUser(env, dataDir);
   const config = loadConfig(env);
   env['API_DATABASE_URL'] = required(config, 'apiDatabaseUrl');

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { lockDataDir } from '../../../infra/embedded/data-dir.ts';
 import { freePort } from '../../../infra/embedded/ports.ts';
+import { recordRun } from '../../../infra/embedded/run-file.ts';
 
 /** A person's mistake is reported in one sentence, without a stack or a retry, and nothing is left running. */
 let folder: string;
@@ -134,6 +135,30 @@ test.each([
   expect(err).toMatch(sentence);
   expect(out + err).not.toMatch(/\n\s+at |"stack"/);
   expect(code).toBe(1);
+});
+
+const stores = { DATABASE_URL: 'postgres://postgres:x@127.0.0.1:1/tds' };
+
+test('a command uses the stores of the start that has locked the data folder', async () => {
+  const dataDir = join(folder, 'started');
+  const unlock = await lockDataDir(dataDir);
+  recordRun({ dataDir, env: stores, baseUrl: 'http://none', processes: [], log: console });
+  try {
+    expectSentence(await run('tds.ts', ['migrate'], { DATA_DIR: dataDir }), /^KAFKA_BROKERS must be set/);
+  } finally {
+    unlock();
+  }
+});
+
+test('a command does not take another process with the same id for the start', async () => {
+  const dataDir = join(folder, 'reused');
+  mkdirSync(dataDir);
+  recordRun({ dataDir, env: stores, baseUrl: 'http://none', processes: [], log: console });
+  writeFileSync(join(dataDir, 'lock'), `${process.pid} 1\n`);
+  expectSentence(
+    await run('tds.ts', ['migrate'], { DATA_DIR: dataDir }),
+    new RegExp(`^Nothing runs in ${dataDir} \\(the last one, pid ${process.pid}, has exited\\): `),
+  );
 });
 
 test('tds verify with a wrong option is inconclusive', async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { readStatus, renderStatus } from '../../../infra/bin/cli/status-report.ts';
-import { serviceMetrics } from '../../../infra/bin/roles/service-metrics.ts';
+import { readStatus, renderStatus } from '../../../infra/bin/operator/status-report.ts';
+import { serviceMetrics } from '../../../infra/bin/operator/service-metrics.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { adminWorld } from '../../support/admin-world.ts';

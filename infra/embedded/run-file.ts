@@ -3,8 +3,8 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import { settings } from '../../config.ts';
-import type { Logger } from '../../log.ts';
+import { settings } from '../config.ts';
+import type { Logger } from '../log.ts';
 
 /** `DATA_DIR/run.json`: how `tds` finds an embedded start. It holds URLs with passwords: mode 0600. */
 const runFile = z.object({

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
-import { readDemoFile, readRunFile, recordRun } from '../../../../infra/bin/start/run-file.ts';
+import { readDemoFile, readRunFile, recordRun } from '../../../../infra/embedded/run-file.ts';
 
 let dataDir: string;
 beforeEach(() => (dataDir = mkdtempSync(join(tmpdir(), 'tds-run-file-'))));

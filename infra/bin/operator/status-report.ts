@@ -3,7 +3,7 @@ import { priceStates } from '../../../pipeline/observe/prices/store.ts';
 import type { PriceState } from '../../../pipeline/observe/prices/store.ts';
 import type { Kafka } from '../../kafka/client.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { readPipelineStatus } from '../operator/status.ts';
+import { readPipelineStatus } from './status.ts';
 
 /** `redis`: whether it answers; null if not configured. */
 export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly redis: boolean | null };
