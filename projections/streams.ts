@@ -66,7 +66,7 @@ export function readItem<M, I extends StreamItem, T>(
   try {
     return stream.item(parsed.message, { partition, offset });
   } catch (error) {
-    return { reason: `decoding failed: ${describe(error)}` };
+    return { reason: `decoding failed: ${errorMessage(error)}` };
   }
 }
 
@@ -76,7 +76,7 @@ export function parseMessage<M>(topic: Topic<M>, { value }: LogMessage): { messa
   try {
     json = JSON.parse(value.toString('utf8'));
   } catch (error) {
-    return { reason: `not JSON: ${describe(error)}` };
+    return { reason: `not JSON: ${errorMessage(error)}` };
   }
   const parsed = topic.schema.safeParse(json);
   if (parsed.success) return { message: parsed.data };
@@ -87,6 +87,6 @@ export function parseMessage<M>(topic: Topic<M>, { value }: LogMessage): { messa
   };
 }
 
-export function describe(error: unknown): string {
+export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

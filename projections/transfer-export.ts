@@ -8,6 +8,7 @@ import { MAX_UINT32, descending } from './descending.ts';
 import type { ServedBuilds } from './served.ts';
 import { feltHex, feltText, filterParams, rowPredicates } from './transfer-reads.ts';
 import type { TransferFilters, VersionedSource } from './transfer-reads.ts';
+import { feltSql } from './sql-terms.ts';
 
 /** All transfers of a filter in one statement, in the order of the chain, as a file. */
 
@@ -160,7 +161,6 @@ export async function isSettledAbove(
 }
 
 const IS_NFT = `t.kind IN ('erc721', 'erc1155')`;
-const felt = (column: string): string => `concat('0x', lower(hex(${column})))`;
 
 /**
  * What the columns hold, by name. Amounts are text: no reader of these formats has integers of 256 bits. A number of JSON
@@ -178,28 +178,28 @@ function exportColumns(
   const decimals = `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1))`;
   return [
     ['block', integer(`${ascending('block_desc')} + ${throwIfUnsettled}`)],
-    ['block_hash', felt('t.block_hash')],
+    ['block_hash', feltSql('t.block_hash')],
     [
       'timestamp',
       isText ? `formatDateTime(${seconds}, '%Y-%m-%dT%H:%i:%SZ')` : `toDateTime64(${seconds}, 3, 'UTC')`,
     ],
-    ['txhash', felt('t.tx_hash')],
+    ['txhash', feltSql('t.tx_hash')],
     [
       'event_index',
       integer(`${ascending('item_desc')} * ${EVENT_INDEX_ITEM_FACTOR} + ${ascending('position_desc')}`),
     ],
-    ['token_address', felt('t.token')],
+    ['token_address', feltSql('t.token')],
     ['token_symbol', `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'symbols')}, '')`],
     ['token_decimals', `multiIf(${decimals} >= 0, ${decimals}, ${IS_NFT}, toInt16(0), NULL)`],
     ['kind', 'CAST(t.kind AS String)'],
-    ['from_address', felt('t.from_address')],
-    ['to_address', felt('t.to_address')],
+    ['from_address', feltSql('t.from_address')],
+    ['to_address', feltSql('t.to_address')],
     ['value', 'toString(t.amount)'],
     ['value_float', 'toFloat64(t.amount) / exp10(token_decimals)'],
     ['nft_token_id', `if(${IS_NFT}, toString(t.token_id), '')`],
     ['is_fee', 'CAST(t.is_fee AS Bool)'],
     ['fee', 'toString(t.fee)'],
-    ['fee_unit', felt('t.fee_unit')],
+    ['fee_unit', feltSql('t.fee_unit')],
     ['execution_status', 'CAST(t.execution_status AS String)'],
     ['finality', `if(t.block_desc >= ${MAX_UINT32 - (l1Height ?? -1)}, 'ACCEPTED_ON_L1', 'ACCEPTED_ON_L2')`],
     ['price_usd', 'toFloat64OrNull(p.usd)'],

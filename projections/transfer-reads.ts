@@ -6,6 +6,7 @@ import type { Felt } from '../schemas/felt.ts';
 import { UINT, tokenStandards } from '../schemas/messages/common.ts';
 import type { TokenStandard } from '../schemas/messages/common.ts';
 import { MAX_UINT32, ascending, ascendingSql, descending } from './descending.ts';
+import { feltSql } from './sql-terms.ts';
 
 /**
  * Shared by the queries over `transfers` and `account_feed`. Both tables hold whole rows, newest first in their keys, so
@@ -366,7 +367,6 @@ export interface VersionedTransfer {
 }
 
 /** Of thousands of rows, ClickHouse writes felts faster than they are converted here. */
-const feltSql = (column: string): string => `concat('0x', lower(hex(${column})))`;
 const versionedColumns = `${transferColumns(feltSql)}, ${feltSql('block_hash')} AS o_block_hash, seq AS o_seq,
   is_deleted AS o_is_deleted`;
 

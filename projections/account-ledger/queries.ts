@@ -8,6 +8,7 @@ import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 import { MAX_UINT32, descending, uint32 } from '../descending.ts';
+import { feltSql } from '../sql-terms.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
@@ -45,7 +46,7 @@ export async function unbalancedTokens(
   limit: number,
 ): Promise<UnbalancedToken[]> {
   const within = `PREWHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}`;
-  const sql = `SELECT concat('0x', lower(hex(of_token))) AS token, toString(sum(moved)) AS sum, sum(is_leg) AS legs,
+  const sql = `SELECT ${feltSql('of_token')} AS token, toString(sum(moved)) AS sum, sum(is_leg) AS legs,
       sum(is_transfer) AS transfers
     FROM (
       SELECT token AS of_token, sum(delta) AS moved, count() AS is_leg, 0 AS is_transfer
@@ -99,7 +100,7 @@ export async function tokenSums(
   const { slice, slices, to, signal } = options;
   const start = (of: number): string =>
     ((of * ACCOUNT_PREFIXES) / slices).toString(16).padStart(4, '0').padEnd(64, '0');
-  const sql = `SELECT concat('0x', lower(hex(token))) AS of_token, toString(sum(delta)) AS moved
+  const sql = `SELECT ${feltSql('token')} AS of_token, toString(sum(delta)) AS moved
     FROM ${tables.table('account_ledger')} FINAL
     WHERE account >= toFixedString(unhex({from:String}), 32) AND account < toFixedString(unhex({end:String}), 32)
       AND block_desc >= {newest:UInt32} AND kind = 'erc20'

@@ -10,6 +10,7 @@ import type { RawEvent } from '../../schemas/messages/chain-blocks.ts';
 import { descending } from '../descending.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam } from '../transfer-reads.ts';
+import { feltSql } from '../sql-terms.ts';
 
 const hashedBlock = blockBody.omit({ hash: true, event_check: true, transactions: true });
 const felts = z.array(felt);
@@ -40,7 +41,7 @@ export interface BlockEvents {
 }
 
 const settings = { max_threads: 1, select_sequential_consistency: 1 } as const;
-const hexes = (column: string): string => `arrayMap(felt -> concat('0x', lower(hex(felt))), ${column})`;
+const hexes = (column: string): string => `arrayMap(felt -> ${feltSql('felt')}, ${column})`;
 
 /** The block at a height with its raw events; null without one. */
 export async function eventsOfBlock(
@@ -48,7 +49,7 @@ export async function eventsOfBlock(
   tables: Pick<ServedBuilds, 'table'>,
   height: number,
 ): Promise<BlockEvents | null> {
-  const sql = `SELECT concat('0x', lower(hex(block_hash))) AS hash, header, ${hexes('block_events.tx_hashes')} AS tx_hashes,
+  const sql = `SELECT ${feltSql('block_hash')} AS hash, header, ${hexes('block_events.tx_hashes')} AS tx_hashes,
       tx_events, event_keys, event_data, ${hexes('felts')} AS all_felts, toString(seq) AS version
     FROM ${tables.table('block_events')} AS block_events FINAL WHERE block_desc = {desc:UInt32}`;
   const [row] = await clickhouse.rows(
@@ -112,7 +113,7 @@ export async function pageOfEvents(
       ${start} + skipped AS first, least({limit:UInt32}, total - skipped) AS size,
       arraySlice(event_keys, first + 1, size) AS page_keys, arraySlice(event_data, first + 1, size) AS page_data,
       first + arraySum(arraySlice(event_keys, 1, first)) + arraySum(arraySlice(event_data, 1, first)) AS felts_before
-    SELECT concat('0x', lower(hex(block_hash))) AS hash, header != '' AS is_kept, toUInt32(total) AS o_total,
+    SELECT ${feltSql('block_hash')} AS hash, header != '' AS is_kept, toUInt32(total) AS o_total,
       toUInt32(first) AS o_first, page_keys AS o_keys, page_data AS o_data,
       ${hexes(`arrayFilter((hash, ${isOnPage}, tx_hashes, ends, tx_events)`)} AS o_txs,
       arrayMap(end -> toUInt32(end), arrayFilter((${isOnPage}, ends, tx_events)) AS o_ends,

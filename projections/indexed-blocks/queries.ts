@@ -8,6 +8,7 @@ import { felt } from '../../schemas/messages/common.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
+import { feltSql } from '../sql-terms.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
@@ -144,7 +145,7 @@ export interface IndexedBlock {
   readonly timestamp: number;
 }
 
-const BLOCK = `${ascendingSql('block_desc')} AS height, concat('0x', lower(hex(block_hash))) AS hash, timestamp`;
+const BLOCK = `${ascendingSql('block_desc')} AS height, ${feltSql('block_hash')} AS hash, timestamp`;
 
 /**
  * The 1024 heights up to the highest that was ever indexed: FINAL over them takes half the time of FINAL over all. A
@@ -195,7 +196,7 @@ export async function newestRun(
     name: 'indexed-blocks.newest-run',
     sql: `SELECT count() AS n, toUInt32(min(value)) AS lowest, toUInt32(max(value)) AS height,
         toInt64(${MAX_UINT32} - (SELECT min(block_desc) FROM ${table})) - ${HEIGHT_RANGE - 1} AS bottom,
-        concat('0x', lower(hex(argMax(block_hash, value)))) AS hash, argMax(timestamp, value) AS timestamp
+        ${feltSql('argMax(block_hash, value)')} AS hash, argMax(timestamp, value) AS timestamp
       FROM (
         SELECT value, block_hash, timestamp, max(value) OVER () AS top, row_number() OVER (ORDER BY value DESC) AS nth
         FROM (
@@ -278,7 +279,7 @@ export async function settledBlockAt(
   const starts = Array.from({ length: Math.min(BORDERS, newest) }, (_, i) => (newest - i) * HEIGHT_RANGE);
   const heights = [height, ...starts.flatMap((start) => [start, start - 1])];
   // Without FINAL, which would hide reverted blocks.
-  const sql = `SELECT ${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent, seq, is_deleted
+  const sql = `SELECT ${BLOCK}, ${feltSql('parent_hash')} AS parent, seq, is_deleted
     FROM ${tables.table('indexed_blocks')} WHERE block_desc IN {descs:Array(UInt32)} ORDER BY seq DESC LIMIT 1 BY block_desc`;
   const query = { name: 'indexed-blocks.settled', sql, row: placedRow };
   const rows = await clickhouse.rows(query, { descs: [...new Set(heights)].map(descending) }, { settings });
@@ -319,7 +320,7 @@ export async function countedBlock(
           `block_desc IN (SELECT block_desc FROM ${table} WHERE block_hash = ${hash}) AND block_hash = ${hash}`,
           { hash: asked.hash.slice(2) },
         ];
-  const sql = `SELECT ${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent_hash, transactions, events, transfers,
+  const sql = `SELECT ${BLOCK}, ${feltSql('parent_hash')} AS parent_hash, transactions, events, transfers,
       ${table.startsWith('indexed_blocks_v1_') ? "''" : 'event_check'} AS event_check
     FROM ${table} FINAL WHERE ${where}`;
   const query = { name: 'indexed-blocks.counted', sql, row: countedRow };
@@ -425,7 +426,7 @@ const linkedRow = z.object({
 /** An indexed block with its parent's hash, its number of transfers and the version of its rows. */
 export type LinkedBlock = z.infer<typeof linkedRow>;
 
-const LINKED = `${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent, transfers, seq`;
+const LINKED = `${BLOCK}, ${feltSql('parent_hash')} AS parent, transfers, seq`;
 /** The other rows of a block that is read are there too: they were inserted before it. */
 const consistent = { ...settings, max_result_rows: 0, select_sequential_consistency: 1 } as const;
 

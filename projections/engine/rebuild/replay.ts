@@ -5,7 +5,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Build } from '../builds.ts';
 import type { Target } from '../run/batch.ts';
-import { createPipeline, haltReason, streamOf } from '../run/pipeline.ts';
+import { createPipeline, streamOf } from '../run/pipeline.ts';
 import type { PipelineOptions, Poison } from '../run/pipeline.ts';
 import { createReadings } from '../run/readings.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
@@ -129,7 +129,7 @@ export async function replayFold(
       if (folded.outcome === 'conflict') throw conflict(partition);
       let { next } = folded;
       if (folded.outcome === 'poison') {
-        await assertSkipped(state, [build], { ...folded, isReadable: false });
+        await assertSkipped(state, [build], folded);
         const move = { build, partition, expected: next, next: next + 1 };
         const refused = await retryWhileUnavailable(() => state.move(identity, [move]));
         if (refused.length > 0) throw conflict(partition);
@@ -172,13 +172,12 @@ export async function assertSkipped(
   builds: readonly Build[],
   poison: Poison,
 ): Promise<void> {
-  const { message } = poison;
+  const { message, reason } = poison;
   if (await state.isSkipped(builds, message)) return;
-  const reason = haltReason(poison);
   await state.recordHalt(builds, { message, reason, announced: false });
   const { topic, partition, offset } = message;
   throw new AppError(
     'MESSAGE_INVALID',
-    `${topic}:${partition}:${offset} cannot be read (${reason}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
+    `${topic}:${partition}:${offset} stops the replay: ${reason}. \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
   );
 }

@@ -9,7 +9,7 @@ import type { Target } from './batch.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './lifetime.ts';
 import type { GatherLimits } from './gatherer.ts';
-import { createPipeline, haltReason, streamOf } from './pipeline.ts';
+import { createPipeline, streamOf } from './pipeline.ts';
 import { runSink } from './run-sink.ts';
 import type { RunOptions, RunPorts, Sink, SinkContext } from './run-sink.ts';
 
@@ -81,7 +81,7 @@ function createClickHouseSink(
         if (message.offset < reading.next) continue;
         if (message.offset > reading.next) return await context.resume(reading);
         const poison = await pipeline.add(reading, message);
-        if (poison !== null) context.halt(reading, message, haltReason(poison));
+        if (poison !== null) context.halt(reading, message, poison.reason);
       }
       if (reading.next >= highWatermark || reading.halt !== null) pipeline.caughtUp();
     },

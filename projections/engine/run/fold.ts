@@ -7,7 +7,7 @@ import type { CheckpointMove } from '../checkpoints.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { lockServedForTransaction } from '../served-lock.ts';
-import { describe, parseMessage } from '../../streams.ts';
+import { errorMessage, parseMessage } from '../../streams.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -27,7 +27,7 @@ class CheckpointConflict extends Error {}
 class FoldFailed extends Error {
   readonly culprit: LogMessage;
   constructor(culprit: LogMessage, cause: unknown) {
-    super(describe(cause), { cause });
+    super(errorMessage(cause), { cause });
     this.culprit = culprit;
   }
 }

@@ -1,7 +1,7 @@
 import type { LogMessage } from '../../../infra/kafka/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Stream } from '../../define.ts';
-import { describe, readItem } from '../../streams.ts';
+import { errorMessage, readItem } from '../../streams.ts';
 import { createBatch } from './batch.ts';
 import type { Target } from './batch.ts';
 import { DEFAULT_LIMITS, createGatherer } from './gatherer.ts';
@@ -13,8 +13,7 @@ import type { WriterDependencies } from './writer.ts';
 /** A message that cannot be read or projected. */
 export interface Poison {
   readonly message: LogMessage;
-  /** True for a message that can be read, but not projected. */
-  readonly isReadable: boolean;
+  /** As it is recorded with a halt: what failed, and why. */
   readonly reason: string;
 }
 
@@ -54,11 +53,11 @@ export function createPipeline({ targets, limits, ...dependencies }: PipelineOpt
       const item = readItem(stream, message);
       await gatherer.ready();
       if (!reading.current) return null;
-      if ('reason' in item) return { message, isReadable: false, reason: item.reason };
+      if ('reason' in item) return { message, reason: item.reason };
       try {
         gatherer.batch().add(reading, item);
       } catch (error) {
-        return { message, isReadable: true, reason: describe(error) };
+        return { message, reason: `projecting failed: ${errorMessage(error)}` };
       }
       gatherer.added();
       return null;
@@ -76,11 +75,6 @@ export function createPipeline({ targets, limits, ...dependencies }: PipelineOpt
       await writer.idle();
     },
   };
-}
-
-/** The reason as it is recorded with a halt. */
-export function haltReason({ isReadable, reason }: Poison): string {
-  return isReadable ? `projecting failed: ${reason}` : reason;
 }
 
 /** The stream that all of these read. */

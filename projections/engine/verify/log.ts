@@ -9,6 +9,7 @@ import { NAMED } from './difference.ts';
 import type { Difference } from './difference.ts';
 import { NO_COUNT } from './facts.ts';
 import type { Scratch } from './scratch.ts';
+import { feltSql } from '../../sql-terms.ts';
 
 /**
  * Of every block, with each contracts map that it was published with, the newest message; only those that accept it.
@@ -28,12 +29,11 @@ type LogCheck = [name: string, reread: boolean, sql: string, params?: Params];
 /** Checks that the log has one block at each height, linked, complete, and in its partition. */
 function logChecks(facts: string, expected: readonly Heights[]): LogCheck[] {
   const log = inForce(facts);
-  const hash = (column: string): string => `concat('0x', lower(hex(${column})))`;
   return [
     [
       'log.two-blocks',
       false,
-      `SELECT height, height AS last, concat('two blocks are accepted: ', arrayStringConcat(groupArray(${hash('hash')}), ', ')) AS detail
+      `SELECT height, height AS last, concat('two blocks are accepted: ', arrayStringConcat(groupArray(${feltSql('hash')}), ', ')) AS detail
        FROM ${log} GROUP BY height HAVING count() > 1`,
     ],
     [
@@ -65,7 +65,7 @@ function logChecks(facts: string, expected: readonly Heights[]): LogCheck[] {
     [
       'log.links',
       false,
-      `SELECT height, height AS last, concat('names a parent that is not accepted below it: ', ${hash('parent')}) AS detail
+      `SELECT height, height AS last, concat('names a parent that is not accepted below it: ', ${feltSql('parent')}) AS detail
        FROM ${log} WHERE height > 0 AND height - 1 IN (SELECT height FROM ${log})
          AND (toUInt32(height - 1), parent) NOT IN (SELECT height, hash FROM ${log})`,
     ],
@@ -148,7 +148,7 @@ export async function* logBlocks(
   for (let above = -1; ;) {
     const query = {
       name: 'verify.blocks',
-      sql: `SELECT height, concat('0x', lower(hex(hash))) AS hash, in_body AS transactions, events_in_body AS events,
+      sql: `SELECT height, ${feltSql('hash')} AS hash, in_body AS transactions, events_in_body AS events,
           in_header != ${NO_COUNT} AND events_in_header != ${NO_COUNT} AS is_counted
         FROM ${inForce(scratch.facts.table)} WHERE height > {above:Int64} ${onlyUncounted ? 'AND NOT is_counted' : ''}
         ORDER BY height LIMIT ${PAGE}`,

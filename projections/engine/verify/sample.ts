@@ -8,6 +8,7 @@ import type { ServedBuilds } from '../../served.ts';
 import { parseMessage } from '../../streams.ts';
 import { amongFelts } from '../../transfer-reads.ts';
 import { ascendingSql, descending } from '../../descending.ts';
+import { feltSql } from '../../sql-terms.ts';
 
 /** Transfers of a block whose legs are read: each has two in the ledger. */
 const LEGS_OF = 16;
@@ -49,7 +50,7 @@ export async function blockAtOrBelow(
   { clickhouse, served }: Deps,
   height: number,
 ): Promise<SampledBlock | null> {
-  const sql = `SELECT ${ascendingSql('block_desc')} AS height, concat('0x', lower(hex(block_hash))) AS hash, transfers,
+  const sql = `SELECT ${ascendingSql('block_desc')} AS height, ${feltSql('block_hash')} AS hash, transfers,
       arrayMap(token -> lower(hex(token)), tokens) AS tokens, log_partition AS partition, log_offset AS offset, seq
     FROM ${served.table('indexed_blocks')} FINAL WHERE block_desc >= {highest:UInt32} ORDER BY block_desc LIMIT 1`;
   const [row] = await clickhouse.rows(
@@ -86,7 +87,7 @@ export async function differenceInBlock(
           {
             name: 'sample.transfers',
             sql: `SELECT lower(hex(token)) AS of_token, position_desc, item_desc, lower(hex(from_address)) AS source,
-                lower(hex(to_address)) AS target, kind, toString(amount) AS moved, concat('0x', lower(hex(block_hash))) AS of_block
+                lower(hex(to_address)) AS target, kind, toString(amount) AS moved, ${feltSql('block_hash')} AS of_block
               FROM ${served.table('transfers')} FINAL PREWHERE token ${amongFelts('tokens')} AND block_desc = {desc:UInt32}`,
             row: transferRow,
           },

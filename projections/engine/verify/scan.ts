@@ -55,7 +55,7 @@ export async function scanLog(scan: Scan): Promise<Difference[]> {
     },
   };
   const unreadable: Difference[] = [];
-  const onPoison = async ({ message, isReadable, reason }: Poison): Promise<void> => {
+  const onPoison = async ({ message, reason }: Poison): Promise<void> => {
     const item = readItem(chainBlocks, message);
     // The block of a message that cannot be projected is in the log nevertheless.
     if (!('reason' in item) && isWithin(item)) {
@@ -64,8 +64,7 @@ export async function scanLog(scan: Scan): Promise<Difference[]> {
     }
     const place = `${message.partition}:${message.offset}`;
     if (skipped.has(place)) return;
-    const problem = isReadable ? 'cannot be projected' : 'cannot be read';
-    const what = `${chainBlocks.name}:${place} ${problem}: ${reason}`;
+    const what = `${chainBlocks.name}:${place}: ${reason}`;
     unreadable.push({ kind: 'log', what, heights: null });
   };
 

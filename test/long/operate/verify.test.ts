@@ -393,7 +393,7 @@ test('reports a message that cannot be projected, unless it was skipped', async 
     `SELECT log_partition, log_offset FROM {{indexed_blocks}} FINAL WHERE ${at(1020)}`,
   );
   const [partition, offset] = Object.values(place ?? {}).map(String);
-  expect(await told1020()).toEqual([`chain.blocks:${partition}:${offset} cannot be projected: too large`]);
+  expect(await told1020()).toEqual([`chain.blocks:${partition}:${offset}: projecting failed: too large`]);
   await world.pool.query(
     "INSERT INTO tds.skips (projection, topic, partition, message_offset) VALUES ('transfers', 'chain.blocks', $1, $2)",
     [partition, offset],
