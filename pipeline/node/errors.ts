@@ -3,12 +3,16 @@ import { AppError } from '../../schemas/errors.ts';
 /** JSON-RPC error codes that the service distinguishes (Starknet's specification, and JSON-RPC's own). */
 export const rpcCodes = {
   contractNotFound: 20,
+  /** Before specification 0.8: invalid selector. */
   entrypointNotFound: 21,
+  invalidCallData: 22,
   blockNotFound: 24,
+  classNotFound: 28,
   noBlocks: 32,
+  /** The call reverted; some nodes return it for a missing entry point. */
   contractError: 40,
-  methodNotFound: -32601,
-  invalidParams: -32602,
+  executionError: 41,
+  internalError: -32603,
 } as const;
 
 /** A JSON-RPC error that the node returned. */
@@ -28,11 +32,32 @@ export class RpcError extends AppError {
 
 /** JSON-RPC's internal error and its server range: the node failed, the call may be valid. */
 function isServerFault(rpcCode: number): boolean {
-  return rpcCode === -32603 || (rpcCode <= -32000 && rpcCode >= -32099);
+  return rpcCode === rpcCodes.internalError || (rpcCode <= -32000 && rpcCode >= -32099);
 }
 
 export function isRpcError(error: unknown, ...codes: readonly number[]): error is RpcError {
   return error instanceof RpcError && codes.includes(error.rpcCode);
+}
+
+/** True where the chain answered that a call or a contract does not exist, or that the call fails; other errors are the node's. */
+export function isContractError(error: unknown): error is RpcError {
+  const {
+    contractNotFound,
+    entrypointNotFound,
+    invalidCallData,
+    classNotFound,
+    contractError,
+    executionError,
+  } = rpcCodes;
+  return isRpcError(
+    error,
+    contractNotFound,
+    entrypointNotFound,
+    invalidCallData,
+    classNotFound,
+    contractError,
+    executionError,
+  );
 }
 
 /** The answer violates the specification. Retryable, because a load balancer may pick another node. */

@@ -6,7 +6,7 @@ import { felt, height, tokenStandard } from '../../schemas/messages/common.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { decodeDecimals, decodeText } from '../../schemas/text.ts';
 import type { CallOptions, Node } from '../node/types.ts';
-import { isCallRefused } from './calls.ts';
+import { isContractError } from '../node/errors.ts';
 
 export type TokenDescribed = Extract<TokensMessage, { type: 'token.described' }>;
 
@@ -38,7 +38,7 @@ export async function readTokenMetadata(
     try {
       return await node.call({ contract: token, selector, calldata: [] }, 'latest', options);
     } catch (error) {
-      if (isCallRefused(error)) return [];
+      if (isContractError(error)) return [];
       throw error;
     }
   };

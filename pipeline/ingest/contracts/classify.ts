@@ -3,7 +3,7 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
-import { isRpcError } from '../../node/errors.ts';
+import { isContractError, isRpcError, rpcCodes } from '../../node/errors.ts';
 import type { BlockId, BlockPoint, Node } from '../../node/types.ts';
 import { classifyAbi } from './abi.ts';
 
@@ -119,20 +119,13 @@ function readAt(node: ClassifyingNode, { hash }: BlockPoint): ChainReader {
 }
 
 /**
- * Errors of the contract or about it: 20 contract not found, 21 entry point not found (before 0.8: invalid selector),
- * 22 invalid call data, 28 class not found, 40 contract error (where some nodes put a missing entry point), 41 execution
- * error.
- */
-function isContractError(error: unknown): boolean {
-  return isRpcError(error, 20, 21, 22, 28, 40, 41);
-}
-
-/**
  * 24 is block not found, which nodes also return for a block that is orphaned or whose state is pruned. Some return a code
  * of their own. What fails for another reason fails for the newest state too.
  */
 function mayBePruned(error: unknown): boolean {
-  return error instanceof AppError && error.code === 'NODE_ERROR' && !isRpcError(error, -32603);
+  return (
+    error instanceof AppError && error.code === 'NODE_ERROR' && !isRpcError(error, rpcCodes.internalError)
+  );
 }
 
 /** Whatever the failure, the block waits until its contracts are classified. */

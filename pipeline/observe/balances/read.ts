@@ -1,8 +1,7 @@
 import { joinU256, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
-import { isRpcError, rpcCodes } from '../../node/errors.ts';
+import { isContractError, isRpcError, rpcCodes } from '../../node/errors.ts';
 import type { CallOptions, Node, Outcome } from '../../node/types.ts';
-import { isCallRefused } from '../calls.ts';
 
 /** sn_keccak of the names; test/unit/pipeline/observe/balances/read.test.ts computes them. */
 const SELECTORS = {
@@ -81,7 +80,7 @@ export async function readBalances(
 }
 
 function isRefused(outcome: Outcome<Felt[]> | undefined): boolean {
-  return outcome?.ok === false && isCallRefused(outcome.error);
+  return outcome?.ok === false && isContractError(outcome.error);
 }
 
 function isMissingContract(outcome: Outcome<Felt[]> | undefined): boolean {

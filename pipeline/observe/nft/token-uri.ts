@@ -2,10 +2,9 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import { decodeText, storable } from '../../../schemas/text.ts';
-import { rpcCodes } from '../../node/errors.ts';
+import { isContractError, rpcCodes } from '../../node/errors.ts';
 import type { RpcError } from '../../node/errors.ts';
 import type { CallOptions, Node } from '../../node/types.ts';
-import { isCallRefused } from '../calls.ts';
 import { MetadataFailure, unavailable } from './failure.ts';
 
 /** sn_keccak of the names; test/unit/pipeline/observe/nft/token-uri.test.ts computes them. */
@@ -55,7 +54,7 @@ export async function readTokenUri(
       forms.set(nft.token, form);
       return readUri(answer);
     } catch (error) {
-      if (!isCallRefused(error)) throw error;
+      if (!isContractError(error)) throw error;
       if (error.rpcCode === rpcCodes.contractNotFound) throw reverted(error);
       // The contract's own reason is worth more than that of a call in the wrong form.
       if (refusal === null || isBetterReason(error, refusal)) refusal = error;
