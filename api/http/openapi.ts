@@ -168,13 +168,13 @@ const texts = (descriptions: Readonly<Record<string, string>> = {}) =>
   );
 
 /** A 409 as of a block has a body of its own; a route may have others. */
-function errorResponse({ asOf, method, errors }: Route, status: number): ZodOpenApiResponseObject {
+function errorResponse({ asOf, method, errors = [] }: Route, status: number): ZodOpenApiResponseObject {
   if (status !== 409 || asOf !== true) return errorResponses[status] ?? describeError(status);
   return method !== 'GET' || errors.includes(409) ? conflictOrRevertedBlock : revertedBlock;
 }
 
 function contentOf(route: Route, status: string): Pick<ZodOpenApiResponseObject, 'content'> {
-  const schemas = mediaOf(route.response[Number(status)], route.hasCsv);
+  const schemas = mediaOf(route.response[Number(status)], route.hasCsv === true);
   if (schemas === null) return {};
   const recorded = examples.answers[route.id]?.[status] ?? {};
   const media = Object.entries(schemas).map(([type, schema]) => [
@@ -280,7 +280,7 @@ function errorStatuses({
   method,
   isIdempotent,
   asOf,
-  errors,
+  errors = [],
 }: Route): number[] {
   const hasInput =
     method === 'GET' || body !== undefined || query !== undefined || reportsInvalidPath || isIdempotent;

@@ -139,37 +139,17 @@ interface HandlerContext<P extends z.ZodObject, Q extends z.ZodObject, B extends
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-interface Declaration<
-  A extends Auth,
-  P extends z.ZodObject,
-  Q extends z.ZodObject,
-  B extends z.ZodType,
-  R extends Responses,
-> {
+/** What a route declares besides its input and its answers. */
+interface RouteFacts {
   readonly method: Method;
-  /**
-   * With parameters in braces, and a trailing slash, such as `/api/tokens/{address}/`; or the path of a file. Served with and
-   * without the slash.
-   */
-  readonly path: `/${string}/` | `/${string}.json` | `/${string}.{format}`;
   /** Names the operation in the OpenAPI document and in clients. */
   readonly id: string;
   readonly summary: string;
   readonly description?: string;
   /** Groups routes in the OpenAPI document. */
   readonly tag: string;
-  readonly auth: A;
-  readonly params?: P;
   /** Invalid path parameters are answered 400 with their names; without it, 404. */
   readonly reportsInvalidPath?: true;
-  readonly query?: Q;
-  readonly body?: B;
-  readonly response: R;
-  /**
-   * The path of the created resource, or of its list, for the Location header of a 201. Parameters in braces are filled
-   * from the body.
-   */
-  readonly location?: R extends { readonly 201: unknown } ? `/${string}/` : never;
   /** A retry with the same `Idempotency-Key` header gets the first answer (`identifyCommand`). */
   readonly isIdempotent?: true;
   /** Its answers depend on the query and chain data only, so they may be cached while that is unchanged. */
@@ -193,6 +173,30 @@ interface Declaration<
   readonly hasErrorText?: true;
   /** Statuses of errors besides those that follow from the declaration. */
   readonly errors?: readonly number[];
+}
+
+interface Declaration<
+  A extends Auth,
+  P extends z.ZodObject,
+  Q extends z.ZodObject,
+  B extends z.ZodType,
+  R extends Responses,
+> extends RouteFacts {
+  /**
+   * With parameters in braces, and a trailing slash, such as `/api/tokens/{address}/`; or the path of a file. Served with and
+   * without the slash.
+   */
+  readonly path: `/${string}/` | `/${string}.json` | `/${string}.{format}`;
+  readonly auth: A;
+  readonly params?: P;
+  readonly query?: Q;
+  readonly body?: B;
+  readonly response: R;
+  /**
+   * The path of the created resource, or of its list, for the Location header of a 201. Parameters in braces are filled
+   * from the body.
+   */
+  readonly location?: R extends { readonly 201: unknown } ? `/${string}/` : never;
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
 }
 
@@ -207,30 +211,14 @@ export const acceptsSessionAsKey = ({ auth, method }: Pick<Route, 'auth' | 'meth
   auth === 'key' && method === 'GET';
 
 /** A declared route without its type parameters. */
-export interface Route {
-  readonly method: Method;
+export interface Route extends RouteFacts {
   readonly path: string;
-  readonly id: string;
-  readonly summary: string;
-  readonly description: string | undefined;
-  readonly tag: string;
   readonly auth: Auth;
-  readonly params: z.ZodObject | undefined;
-  readonly reportsInvalidPath: boolean;
-  readonly query: z.ZodObject | undefined;
-  readonly body: z.ZodType | undefined;
+  readonly params?: z.ZodObject;
+  readonly query?: z.ZodObject;
+  readonly body?: z.ZodType;
   readonly response: Responses;
-  readonly location: string | undefined;
-  readonly isIdempotent: boolean;
-  readonly errors: readonly number[];
-  readonly isCacheable: boolean;
-  readonly asOf: true | string | undefined;
-  readonly hasCsv: boolean;
-  readonly sessionCallsPerMinute: number | undefined;
-  readonly addressCallsPerMinute: number | undefined;
-  readonly bodyBytes: number | undefined;
-  readonly limits: readonly string[];
-  readonly hasErrorText: boolean;
+  readonly location?: string;
   /** Successes have `success: true`; errors of the route then have `success: false`. */
   readonly hasSuccessFlag: boolean;
   /** Identifies the caller and parses the input; `answer` then runs the handler. */
@@ -283,35 +271,15 @@ export function defineRoute<
   Q extends z.ZodObject = typeof emptyObject,
   B extends z.ZodType = typeof emptyObject,
 >(declaration: Declaration<A, P, Q, B, R>): Route {
-  const { method, path, id, summary, description, tag, auth, params, body, response } = declaration;
+  const { handler, ...facts } = declaration;
+  const { auth, params, body, response } = facts;
   const query = declaration.asOf === true ? withAsOf(declaration.query) : declaration.query;
   // An undeclared part has the type of `emptyObject`, which the compiler cannot infer from `undefined`.
   const parse = <S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> =>
     schema === undefined ? ({} as z.output<S>) : parseInput(schema, value);
   return {
-    method,
-    path,
-    id,
-    summary,
-    description,
-    tag,
-    auth,
-    params,
-    reportsInvalidPath: declaration.reportsInvalidPath === true,
-    query,
-    body,
-    response,
-    location: declaration.location,
-    isIdempotent: declaration.isIdempotent === true,
-    isCacheable: declaration.isCacheable === true,
-    asOf: declaration.asOf,
-    hasCsv: declaration.hasCsv === true,
-    errors: declaration.errors ?? [],
-    sessionCallsPerMinute: declaration.sessionCallsPerMinute,
-    addressCallsPerMinute: declaration.addressCallsPerMinute,
-    bodyBytes: declaration.bodyBytes,
-    limits: declaration.limits ?? [],
-    hasErrorText: declaration.hasErrorText === true,
+    ...facts,
+    ...(query === undefined ? {} : { query }),
     hasSuccessFlag: Object.values(response).some(
       (schema) => schema instanceof z.ZodObject && 'success' in schema.shape,
     ),
@@ -339,7 +307,7 @@ export function defineRoute<
         asOf,
         answer: async () => {
           // A row may be missing because the block was reverted meanwhile.
-          const { status, ...rest } = await declaration.handler(context).catch(async (error: unknown) => {
+          const { status, ...rest } = await handler(context).catch(async (error: unknown) => {
             await found?.confirm();
             throw error;
           });

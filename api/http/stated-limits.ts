@@ -11,12 +11,12 @@ import type { Route } from './route.ts';
 
 /** The limits of an operation as the OpenAPI document states them: what is limited, a colon, and how far. */
 export function statedLimits(route: Route): string[] {
-  const { body, bodyBytes = DEFAULT_BODY_BYTES } = route;
+  const { body, bodyBytes = DEFAULT_BODY_BYTES, limits = [] } = route;
   return [
     ...callLimits(route),
     ...(body === undefined ? [] : [`Bytes of the body: ${figure(bodyBytes)} (413)`]),
     ...pageLimits(route.query),
-    ...route.limits,
+    ...limits,
   ];
 }
 
