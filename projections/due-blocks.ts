@@ -54,9 +54,10 @@ export function offsetOfMark({ seq }: DueBlock): number {
 /**
  * SQL of the keys of marks that were not cleared. Almost every mark is cleared, and granules of such rows alone are
  * skipped by the table's index; a mark whose removal is not merged yet is found and dropped by its newest version.
+ * `since` is when the newest version was first written.
  */
 export function dueSql(table: string): string {
-  return `SELECT block_desc, hour, max(seq) AS version, argMax(marked_at, seq) AS since FROM ${table}
+  return `SELECT block_desc, hour, max(seq) AS version, argMin(marked_at, (-toInt64(seq), marked_at)) AS since FROM ${table}
     WHERE (block_desc, hour) IN (SELECT block_desc, hour FROM ${table} WHERE is_deleted = 0)
     GROUP BY block_desc, hour HAVING argMax(is_deleted, seq) = 0`;
 }

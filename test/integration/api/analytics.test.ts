@@ -219,6 +219,17 @@ test('names the block up to which holders are counted', async () => {
   expect(await covered()).toBe(String(head + 3));
 });
 
+test('is not incomplete because a block that is due again was due long ago', async () => {
+  const head = Math.max(...chain.keys());
+  await write(made(head + 1, head + 1));
+  const due = names['token_holders_due'] ?? '';
+  await owner.command(
+    `INSERT INTO ${due} SELECT block_desc, hour, seq - 2, 0, now() - 600 FROM ${due} FINAL WHERE block_desc = ${0xffff_ffff - head - 1}`,
+  );
+  expect((await get(`/api/tokens/${COIN}/holders/`)).json.complete).toBeUndefined();
+  await deriveDue(owner, names);
+});
+
 test('says that it is incomplete where blocks have been due for long', async () => {
   const head = Math.max(...chain.keys());
   await write(made(head + 1, head + 1));
