@@ -39,39 +39,45 @@ export interface BlockPosition {
 }
 
 /**
- * Whether a later message about the height was matched. Then a previous holder of the chunk's lease published this one late,
- * and the chain is what the later one says.
+ * Records an accepted block (with its parent) or a reverted one. False where a later message about the height was matched: a
+ * previous holder of the chunk's lease published this one late, and the chain is what the later one says.
  */
-export async function isSuperseded(
+async function recordBlock(
   tx: PoolClient,
-  { height, seq }: Pick<BlockPosition, 'height' | 'seq'>,
+  { height, hash, seq }: BlockPosition,
+  parentHash: string | null,
 ): Promise<boolean> {
-  const { rows } = await tx.query('SELECT 1 FROM tds.dispatch_blocks WHERE height = $1 AND seq > $2', [
-    height,
-    seq,
-  ]);
-  return rows.length > 0;
-}
-
-/** Records an accepted block, and that it includes these transfers, all delivered before. */
-export async function recordInclusions(
-  tx: PoolClient,
-  block: BlockPosition & { readonly parentHash: string },
-  subjects: readonly string[],
-): Promise<void> {
-  await tx.query(
+  const { rowCount } = await tx.query(
     `INSERT INTO tds.dispatch_blocks AS stored (height, hash, seq, parent_hash) VALUES ($1, $2, $3, $4)
      ON CONFLICT (height) DO UPDATE SET hash = excluded.hash, seq = excluded.seq, parent_hash = excluded.parent_hash
-       WHERE stored.seq < excluded.seq`,
-    [block.height, block.hash, block.seq, block.parentHash],
+       WHERE stored.seq <= excluded.seq`,
+    [height, hash, seq, parentHash],
   );
+  return rowCount === 1;
+}
+
+/** Records an accepted block; false where a later message has superseded it (`recordBlock`). */
+export async function recordAccepted(
+  tx: PoolClient,
+  block: BlockPosition & { readonly parentHash: string },
+): Promise<boolean> {
+  if (!(await recordBlock(tx, block, block.parentHash))) return false;
   await tx.query('DELETE FROM tds.dispatch_blocks WHERE height < $1', [block.height - RETAINED_HEIGHTS]);
+  return true;
+}
+
+/** Records that an accepted block includes these transfers, all delivered before. */
+export async function recordInclusions(
+  tx: PoolClient,
+  { hash, seq }: Pick<BlockPosition, 'hash' | 'seq'>,
+  subjects: readonly string[],
+): Promise<void> {
   if (subjects.length === 0) return;
   await tx.query(
     `UPDATE tds.webhook_deliveries
      SET block_hash = $2, block_seq = $3, reverted_height = NULL, reverted_seq = NULL
      WHERE subject = ANY ($1::uuid[]) AND block_seq < $3`,
-    [subjects, block.hash, block.seq],
+    [subjects, hash, seq],
   );
 }
 
@@ -81,12 +87,7 @@ export async function recordRemovals(
   block: BlockPosition,
   subjects: readonly string[],
 ): Promise<void> {
-  await tx.query(
-    `INSERT INTO tds.dispatch_blocks AS stored (height, hash, seq) VALUES ($1, '', $2)
-     ON CONFLICT (height) DO UPDATE SET hash = excluded.hash, seq = excluded.seq, parent_hash = NULL
-       WHERE stored.seq < excluded.seq`,
-    [block.height, block.seq],
-  );
+  if (!(await recordBlock(tx, { ...block, hash: '' }, null))) return;
   await tx.query(
     `UPDATE tds.webhook_deliveries SET reverted_height = $3, reverted_seq = $4
      WHERE subject = ANY ($1::uuid[]) AND block_hash = $2 AND event = 'transfer.created'`,

@@ -13,10 +13,10 @@ import type { MatchDeps } from '../deps.ts';
 import { deliveryId, transferSubject } from './identity.ts';
 import {
   MAX_REORG_DEPTH,
-  isSuperseded,
   lockMatcher,
   lowestRemovalHeight,
   previousDeliveries,
+  recordAccepted,
   recordInclusions,
   recordRemovals,
   takeRevertedTransfers,
@@ -83,14 +83,14 @@ async function matchAccepted(
   });
   return async (tx) => {
     await lockMatcher(tx, NAME);
-    if (await isSuperseded(tx, { height, seq })) return;
+    if (!(await recordAccepted(tx, { height, hash, seq, parentHash: block.parent_hash }))) return;
     const previous = await previousDeliveries(tx, subjects);
     const event = 'transfer.created';
     const deliveries = matched.map(({ webhookId, body, subject }): NewDelivery => {
       const id = deliveryId(webhookId, event, subject, previous.reverts(webhookId, subject));
       return { id, webhookId, event, body, createdAt, inclusion: { subject, hash, seq } };
     });
-    await recordInclusions(tx, { height, hash, seq, parentHash: block.parent_hash }, previous.subjects);
+    await recordInclusions(tx, { hash, seq }, previous.subjects);
     await insertDeliveries(tx, deliveries);
     metrics.matched.inc({ event }, deliveries.length);
     await notifyReverted(deps, tx, await takeRevertedTransfers(tx));
@@ -128,9 +128,7 @@ function matchReverted({ block, contracts, seq }: ChainBlocksMessage): MatchPlan
   const subjects = decodeBlock(block, contracts).transfers.map(transferSubject);
   return async (tx) => {
     await lockMatcher(tx, NAME);
-    const { height, hash } = block;
-    if (await isSuperseded(tx, { height, seq })) return;
-    await recordRemovals(tx, { height, hash, seq }, subjects);
+    await recordRemovals(tx, { height: block.height, hash: block.hash, seq }, subjects);
   };
 }
 
