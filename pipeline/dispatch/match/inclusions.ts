@@ -95,8 +95,13 @@ export async function recordRemovals(
   );
 }
 
-const revertedRow = z.object({ webhook_id: z.number(), subject: z.string(), body: z.string() });
-/** A delivered transfer that was reverted for good. */
+const revertedRow = z.object({
+  webhook_id: z.number(),
+  subject: z.string(),
+  body: z.string(),
+  seq: z.number(),
+});
+/** A delivered transfer that was reverted for good; `seq`: of the revert of its block. */
 export type RevertedTransfer = z.infer<typeof revertedRow>;
 
 /**
@@ -130,7 +135,7 @@ export async function takeRevertedTransfers(tx: PoolClient): Promise<RevertedTra
      UPDATE tds.webhook_deliveries d SET reverted_height = NULL, reverted_seq = NULL
      FROM final WHERE d.reverted_height = final.height AND coalesce(d.reverted_seq, 0) = final.seq
        AND d.event = 'transfer.created'
-     RETURNING d.webhook_id, d.subject, d.body`,
+     RETURNING d.webhook_id, d.subject, d.body, final.seq`,
     [RETAINED_HEIGHTS, CONFIRMING_BLOCKS, HEIGHT_RANGE],
   );
   // A transfer that was reverted and included again has two deliveries, and is reverted once.
@@ -148,13 +153,20 @@ export async function lowestRemovalHeight(db: Sql): Promise<number | null> {
   return row?.lowest ?? null;
 }
 
-const previousRow = z.object({ webhook_id: z.number(), subject: z.string(), reverts: z.number() });
+const previousRow = z.object({
+  webhook_id: z.number(),
+  subject: z.string(),
+  reverts: z.number(),
+  reverted_seq: z.number(),
+});
 
 /** Earlier deliveries of some transfers, whatever block included them. */
 export interface PreviousDeliveries {
   readonly subjects: readonly string[];
   /** Number of `transfer.reverted` deliveries: a transfer included after one is new to the webhook. */
   reverts(webhookId: number, subject: string): number;
+  /** The seq of the revert that the last of them is about; 0: there is none. */
+  revertedSeq(webhookId: number, subject: string): number;
 }
 
 export async function previousDeliveries(
@@ -165,13 +177,15 @@ export async function previousDeliveries(
   const rows = await sqlRows(
     tx,
     previousRow,
-    `SELECT webhook_id, subject, count(*) FILTER (WHERE event = 'transfer.reverted') AS reverts
+    `SELECT webhook_id, subject, count(*) FILTER (WHERE event = 'transfer.reverted') AS reverts,
+       coalesce(max(block_seq) FILTER (WHERE event = 'transfer.reverted'), 0) AS reverted_seq
      FROM tds.webhook_deliveries WHERE subject = ANY ($1::uuid[]) GROUP BY webhook_id, subject`,
     [subjects],
   );
-  const reverts = new Map(rows.map((row) => [`${row.webhook_id} ${row.subject}`, row.reverts]));
+  const found = new Map(rows.map((row) => [`${row.webhook_id} ${row.subject}`, row]));
   return {
     subjects: [...new Set(rows.map(({ subject }) => subject))],
-    reverts: (webhookId, subject) => reverts.get(`${webhookId} ${subject}`) ?? 0,
+    reverts: (webhookId, subject) => found.get(`${webhookId} ${subject}`)?.reverts ?? 0,
+    revertedSeq: (webhookId, subject) => found.get(`${webhookId} ${subject}`)?.reverted_seq ?? 0,
   };
 }

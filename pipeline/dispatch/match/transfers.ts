@@ -86,9 +86,11 @@ async function matchAccepted(
     if (!(await recordAccepted(tx, { height, hash, seq, parentHash: block.parent_hash }))) return;
     const previous = await previousDeliveries(tx, subjects);
     const event = 'transfer.created';
-    const deliveries = matched.map(({ webhookId, body, subject }): NewDelivery => {
+    const deliveries = matched.flatMap(({ webhookId, body, subject }): NewDelivery[] => {
+      // A block of a partition that is read later: the chain has removed the transfer again since.
+      if (previous.revertedSeq(webhookId, subject) > seq) return [];
       const id = deliveryId(webhookId, event, subject, previous.reverts(webhookId, subject));
-      return { id, webhookId, event, body, createdAt, inclusion: { subject, hash, seq } };
+      return [{ id, webhookId, event, body, createdAt, inclusion: { subject, hash, seq } }];
     });
     await recordInclusions(tx, { hash, seq }, previous.subjects);
     await insertDeliveries(tx, deliveries);
@@ -112,13 +114,13 @@ async function notifyReverted(
   const event = 'transfer.reverted';
   const deliveries = reverted
     .filter(({ webhook_id: id }) => ids.has(id))
-    .map(({ webhook_id: webhookId, subject, body }): NewDelivery => ({
+    .map(({ webhook_id: webhookId, subject, body, seq }): NewDelivery => ({
       id: deliveryId(webhookId, event, subject, previous.reverts(webhookId, subject)),
       webhookId,
       event,
       body: bodyText(event, createdAt, sentData(body)),
       createdAt,
-      inclusion: { subject, hash: '', seq: 0 },
+      inclusion: { subject, hash: '', seq },
     }));
   await insertDeliveries(tx, deliveries);
   metrics.matched.inc({ event }, deliveries.length);

@@ -269,6 +269,22 @@ describe('a reverted transfer', () => {
     },
   );
 
+  it('is not sent again because of an older block of a partition that is read later', async () => {
+    const read = reader(world.pool);
+    const first = block(BORDER, 0, 0, [1]);
+    const second = block(1010, 1, 0, [1]);
+    await read(accepted(block(1009, 0), 1));
+    await read(accepted(second, 4));
+    await read(reverted(second, 5));
+    for (let height = 1010; height <= 1020; height += 1)
+      await read(accepted(block(height, 2, height === 1010 ? 0 : 2), height));
+    expect(await told()).toBe(1);
+    await read(accepted(first, 2));
+    await read(reverted(first, 3));
+    expect((await counted()).get(`${BOTH} transfer.created 1`)).toBe(1);
+    expect(await told()).toBe(1);
+  });
+
   const seeds = Array.from({ length: 10 }, (_, seed) => seed);
   /** Two partitions read these, each one of them, side by side. */
   const sideBySide = async (seed: number, ...messages: ChainBlocksMessage[]): Promise<void> => {
