@@ -197,7 +197,7 @@ interface Declaration<
    * from the body.
    */
   readonly location?: R extends { readonly 201: unknown } ? `/${string}/` : never;
-  handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
+  handler(this: void, context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
 }
 
 /**
