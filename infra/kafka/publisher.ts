@@ -252,9 +252,13 @@ const sizeOf = (messages: readonly EncodedMessage[]): number =>
 
 /** How many of the first sizes fit one request; at least one. */
 function fittingCount(sizes: readonly number[]): number {
-  let bytes = 0;
-  const first = sizes.findIndex((size, index) => (bytes += size) > REQUEST_BYTES && index > 0);
-  return first === -1 ? sizes.length : first;
+  let [bytes, count] = [0, 0];
+  for (const size of sizes) {
+    bytes += size;
+    if (count > 0 && bytes > REQUEST_BYTES) break;
+    count += 1;
+  }
+  return count;
 }
 
 const TOO_LARGE = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE']);

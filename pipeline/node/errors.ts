@@ -39,25 +39,18 @@ export function isRpcError(error: unknown, ...codes: readonly number[]): error i
   return error instanceof RpcError && codes.includes(error.rpcCode);
 }
 
-/** True where the chain answered that a call or a contract does not exist, or that the call fails; other errors are the node's. */
+const CONTRACT_ERRORS = [
+  rpcCodes.contractNotFound,
+  rpcCodes.entrypointNotFound,
+  rpcCodes.invalidCallData,
+  rpcCodes.classNotFound,
+  rpcCodes.contractError,
+  rpcCodes.executionError,
+];
+
+/** True where the chain answered that a contract or entry point does not exist, or that a call fails; others are the node's errors. */
 export function isContractError(error: unknown): error is RpcError {
-  const {
-    contractNotFound,
-    entrypointNotFound,
-    invalidCallData,
-    classNotFound,
-    contractError,
-    executionError,
-  } = rpcCodes;
-  return isRpcError(
-    error,
-    contractNotFound,
-    entrypointNotFound,
-    invalidCallData,
-    classNotFound,
-    contractError,
-    executionError,
-  );
+  return isRpcError(error, ...CONTRACT_ERRORS);
 }
 
 /** The answer violates the specification. Retryable, because a load balancer may pick another node. */

@@ -7,8 +7,8 @@ import { createIfMissing } from './accounts.ts';
 
 /**
  * Creates the configured admin in the background if missing, retrying while a store is unavailable. An existing user keeps its
- * password, which `tds users password` may have set. Runs beside the projection that
- * decides the command; `/readyz` of the API is 503 until the user exists.
+ * password, which `tds users password` may have set. Runs beside the projection that decides the command; `/readyz` of the API
+ * is 503 until the user exists.
  */
 export function startCreatingAdmin({ config, log, signal, fail }: RoleContext): void {
   const { adminUsername: username, adminPassword: password } = config;

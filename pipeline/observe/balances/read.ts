@@ -1,7 +1,7 @@
 import { joinU256, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { isContractError, isRpcError, rpcCodes } from '../../node/errors.ts';
-import type { CallOptions, Node, Outcome } from '../../node/types.ts';
+import type { Node, Outcome } from '../../node/types.ts';
 
 /** sn_keccak of the names; test/unit/pipeline/observe/balances/read.test.ts computes them. */
 const SELECTORS = {
@@ -41,7 +41,6 @@ export async function readBalances(
   pairs: readonly Pair[],
   at: { readonly hash: Felt },
   entryPoints: EntryPoints,
-  options: CallOptions = {},
 ): Promise<BalanceReading[]> {
   const callAll = async (
     calls: readonly { readonly pair: Pair; readonly name: EntryPoint }[],
@@ -55,7 +54,6 @@ export async function readBalances(
             calldata: [pair.account],
           })),
           at,
-          options,
         );
 
   const first = pairs.map((pair) => ({ pair, name: entryPoints.get(pair.token) ?? 'balance_of' }));

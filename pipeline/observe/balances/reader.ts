@@ -144,7 +144,7 @@ function createBatchReader(
     const fresh = batch.filter((read) => recentMessage(read, block) === null);
     if (fresh.length === 0) return { messages, unread: [] };
     const at = now();
-    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints, { signal });
+    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints);
     const unread: PendingRead[] = [];
     for (const [index, read] of fresh.entries()) {
       const reading = readings[index];

@@ -36,16 +36,10 @@ export async function carryOver(
   const owner = ownerOf(shadow);
   if ((await storedCheckpoints(pool, owner, projection.topic)).length > 0) return;
   const log = await identifyLog(kafka, projection.topic);
-  const lost = previous === null ? null : await lostTable(stores, projection, previous);
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     const offsets = await kafka.offsets(projection.topic);
     const firstOffset = Math.max(0, ...offsets.map(({ low }) => low));
-    if (firstOffset > 0 && lost !== null) {
-      stores.log.warn(
-        { projection: projection.name, lost, first_offset: firstOffset },
-        'previous build is lost, rows of deleted messages not copied',
-      );
-    } else if (firstOffset > 0 && previous !== null) {
+    if (firstOffset > 0 && previous !== null) {
       await copyRows(stores, projection, previous, shadow, firstOffset);
     }
     // Another partition may have lost messages meanwhile; those below `firstOffset` are copied.
@@ -79,12 +73,19 @@ async function hasSchema(pool: Pool, schema: string): Promise<boolean> {
 }
 
 async function copyRows(
-  { clickhouse, pool }: Stores,
+  stores: Stores,
   projection: Projection,
   previous: Build,
   shadow: Build,
   firstOffset: number,
 ): Promise<void> {
+  const { clickhouse, pool, log } = stores;
+  const lost = await lostTable(stores, projection, previous);
+  if (lost !== null) {
+    const fields = { projection: projection.name, lost, first_offset: firstOffset };
+    log.warn(fields, 'previous build is lost, rows of deleted messages not copied');
+    return;
+  }
   const names = {
     ...Object.fromEntries(Object.entries(previous.names).map(([name, table]) => [`previous_${name}`, table])),
     ...shadow.names,
