@@ -33,23 +33,39 @@ export type Row = Readonly<Record<string, Cell>>;
 const MASK_64 = (1n << 64n) - 1n;
 const FIRST_CAPACITY = 1 << 14;
 
+/** Buffers whose rows have been sent. New ones for each insert would be megabytes of garbage, for which V8 collects all objects. */
+export type SpareBuffers = Buffer[];
+
+const NO_BYTES = Buffer.allocUnsafeSlow(0);
+/** A buffer is kept if more of it was used: those of a backfill are given up at the head. */
+const KEPT_USE = 1 / 8;
+
 /** A buffer that grows; reused by one encoder for all its rows. */
 class Sink {
-  bytes: Buffer;
-  view: DataView;
+  bytes: Buffer = NO_BYTES;
+  view: DataView = new DataView(NO_BYTES.buffer);
   length = 0;
+  readonly #spare: SpareBuffers;
 
-  constructor(capacity: number) {
-    this.bytes = Buffer.allocUnsafeSlow(capacity);
-    this.view = new DataView(this.bytes.buffer);
+  constructor(spare: SpareBuffers) {
+    this.#spare = spare;
   }
 
   reserve(more: number): void {
-    if (this.length + more <= this.bytes.length) return;
-    const grown = Buffer.allocUnsafeSlow(Math.max(this.bytes.length * 2, this.length + more));
+    if (this.length + more > this.bytes.length) this.#grow(this.length + more);
+  }
+
+  #grow(needed: number): void {
+    const spare = this.length === 0 ? this.#spare.pop() : undefined;
+    const size = Math.max(FIRST_CAPACITY, this.bytes.length * 2, needed);
+    const grown = spare !== undefined && spare.length >= needed ? spare : Buffer.allocUnsafeSlow(size);
     this.bytes.copy(grown, 0, 0, this.length);
-    this.bytes = grown;
-    this.view = new DataView(grown.buffer);
+    this.#use(grown);
+  }
+
+  #use(bytes: Buffer): void {
+    this.bytes = bytes;
+    this.view = new DataView(bytes.buffer);
   }
 
   varUint(value: number): void {
@@ -64,8 +80,7 @@ class Sink {
 
   take(): Buffer {
     const out = this.bytes.subarray(0, this.length);
-    this.bytes = Buffer.allocUnsafeSlow(FIRST_CAPACITY);
-    this.view = new DataView(this.bytes.buffer);
+    this.#use(NO_BYTES);
     this.length = 0;
     return out;
   }
@@ -162,7 +177,7 @@ const writeCachedString: Write = (sink, cell) => {
   if (typeof cell !== 'string') return wrong('String', cell);
   let kept = keptTexts.get(cell);
   if (kept === undefined) {
-    const alone = new Sink(cell.length + 1);
+    const alone = new Sink([]);
     writeString(alone, cell);
     kept = Buffer.from(alone.take());
     if (keptTexts.size === KEPT_TEXTS) keptTexts.clear();
@@ -209,11 +224,13 @@ export interface RowEncoder {
   mark(): () => void;
   /** The bytes of all rows; the encoder is empty afterwards. */
   take(): Buffer;
+  /** Returns the memory of bytes that were taken and are not read any more. */
+  release(bytes: Buffer): void;
 }
 
-/** `capacity`: bytes to begin with, where it is known how many will come. */
-export function createRowEncoder(columns: readonly ColumnSpec[], capacity?: number): RowEncoder {
-  const sink = new Sink(Math.max(FIRST_CAPACITY, Math.ceil(1.1 * (capacity ?? 0))));
+/** @param spare shared by encoders that are to use each other's memory */
+export function createRowEncoder(columns: readonly ColumnSpec[], spare: SpareBuffers = []): RowEncoder {
+  const sink = new Sink(spare);
   const plan = columns.map(({ name, type }) => ({ name, write: writers[type] }));
   let count = 0;
   return {
@@ -244,6 +261,10 @@ export function createRowEncoder(columns: readonly ColumnSpec[], capacity?: numb
     take() {
       count = 0;
       return sink.take();
+    },
+    release(bytes) {
+      const whole = Buffer.from(bytes.buffer);
+      if (bytes.length > KEPT_USE * whole.length) spare.push(whole);
     },
   };
 }

@@ -1,5 +1,5 @@
 import { createRowEncoder } from '../../../infra/clickhouse/row-binary.ts';
-import type { RowEncoder } from '../../../infra/clickhouse/row-binary.ts';
+import type { RowEncoder, SpareBuffers } from '../../../infra/clickhouse/row-binary.ts';
 import type { Build } from '../builds.ts';
 import type { CheckpointMove } from '../checkpoints.ts';
 import type { ClickHouseProjection, StreamItem } from '../../define.ts';
@@ -27,8 +27,8 @@ export interface BatchMove {
   readonly move: CheckpointMove;
 }
 
-/** By target, bytes by table. */
-export type BatchSizes = readonly ReadonlyMap<string, number>[];
+/** By target and table. */
+export type BatchBuffers = readonly ReadonlyMap<string, SpareBuffers>[];
 
 /** Encoded rows of many messages by table, with the checkpoints to move once ClickHouse has acknowledged all of them. */
 export interface Batch {
@@ -41,18 +41,21 @@ export interface Batch {
   /** Rows of the largest table. */
   rows(): number;
   bytes(): number;
-  sizes(): BatchSizes;
   /** Checkpoint moves of partitions whose reading is current. */
   moves(): BatchMove[];
 }
 
-/**
- * @param sizes sizes of the previous batch, as initial buffer sizes. Numbers rather than that batch, which would keep all
- *   earlier batches in memory.
- */
-export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Batch {
+/** Buffers of rows that were inserted, for the batches that follow each other. */
+export function createBatchBuffers(targets: readonly Target[]): BatchBuffers {
+  return targets.map(({ projection }) => new Map(Object.keys(projection.tables).map((name) => [name, []])));
+}
+
+export function createBatch(
+  targets: readonly Target[],
+  buffers: BatchBuffers = createBatchBuffers(targets),
+): Batch {
   let messages = 0;
-  const shares = targets.map((target, index) => createShare(target, sizes?.[index]));
+  const shares = targets.map((target, index) => createShare(target, buffers[index]));
   const encoders = shares.flatMap(encodersOf);
   const sharesAt = (reading: Reading, offset: number): Share[] =>
     shares.filter(({ target }) => (reading.planned.get(target.build) ?? Infinity) <= offset);
@@ -77,7 +80,6 @@ export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Bat
     skip: (reading, offset) => pass(reading, offset, sharesAt(reading, offset)),
     messages: () => messages,
     rows: () => Math.max(0, ...encoders.map(({ rows }) => rows)),
-    sizes: () => shares.map(({ tables }) => new Map([...tables].map(([name, { bytes }]) => [name, bytes]))),
     bytes: () => encoders.reduce((sum, { bytes }) => sum + bytes, 0),
     moves: () =>
       shares.flatMap(({ target: { build }, moves }) =>
@@ -88,17 +90,17 @@ export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Bat
   };
 }
 
-function createShare(target: Target, sizes?: ReadonlyMap<string, number>): Share {
+function createShare(target: Target, buffers?: ReadonlyMap<string, SpareBuffers>): Share {
   const { projection } = target;
-  const encoders = (bytes?: ReadonlyMap<string, number>): ReadonlyMap<string, RowEncoder> =>
+  const encoders = (spare?: typeof buffers): ReadonlyMap<string, RowEncoder> =>
     new Map(
       Object.entries(projection.tables).map(([name, { columns }]) => [
         name,
-        createRowEncoder(columns, bytes?.get(name)),
+        createRowEncoder(columns, spare?.get(name)),
       ]),
     );
-  const removals = projection.isRemoval === undefined ? new Map<string, RowEncoder>() : encoders(new Map());
-  return { target, tables: encoders(sizes), removals, touched: [], moves: new Map() };
+  const removals = projection.isRemoval === undefined ? new Map<string, RowEncoder>() : encoders();
+  return { target, tables: encoders(buffers), removals, touched: [], moves: new Map() };
 }
 
 function encodersOf({ tables, removals }: Share): RowEncoder[] {

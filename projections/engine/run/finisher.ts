@@ -195,11 +195,13 @@ export function createInsert(
       const encoders = shares.flatMap(({ tables }) => tables.get(placeholder) ?? []);
       const rows = encoders.reduce((sum, encoder) => sum + encoder.rows, 0);
       if (rows === 0) return;
-      const bytes = joined(encoders.map((encoder) => encoder.take()));
+      const parts = encoders.map((encoder) => ({ encoder, bytes: encoder.take() }));
+      const bytes = joined(parts.map((part) => part.bytes));
       const done = metrics.insertSeconds.startTimer({ projection: projection.name });
       const table = withNames(`{{${placeholder}}}`, build.names);
       await onClickHouse(() => clickhouse.insertEncoded(table, columns, bytes));
       done();
+      for (const part of parts) part.encoder.release(part.bytes);
       metrics.rows.inc({ projection: projection.name }, rows);
     });
     await allOf(inserts);

@@ -49,7 +49,7 @@ export const DEFAULT_LIMITS: GatherLimits = {
 /** Submits a batch when it is full, when its first message has waited long enough, or at the end of the log. */
 export function createGatherer(
   writer: Writer,
-  newBatch: (previous?: Batch) => Batch,
+  newBatch: () => Batch,
   limits: GatherLimits,
   clock: Clock,
 ): Gatherer {
@@ -68,7 +68,7 @@ export function createGatherer(
     lastLaunch = clock.now();
     gapMs = batch.messages() > limits.fewMessages ? limits.waitMs : limits.gapMs;
     const full = batch;
-    batch = newBatch(full);
+    batch = newBatch();
     writer.submit(full);
   };
   const launchWhenRoom = (): void => {

@@ -2,7 +2,7 @@ import type { LogMessage } from '../../../infra/kafka/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Stream } from '../../define.ts';
 import { errorMessage, readItem } from '../../streams.ts';
-import { createBatch } from './batch.ts';
+import { createBatch, createBatchBuffers } from './batch.ts';
 import type { Target } from './batch.ts';
 import { DEFAULT_LIMITS, createGatherer } from './gatherer.ts';
 import type { GatherLimits, Gatherer } from './gatherer.ts';
@@ -35,10 +35,11 @@ export interface Pipeline extends Pick<Gatherer, 'caughtUp' | 'drain'> {
 export function createPipeline({ targets, limits, ...dependencies }: PipelineOptions): Pipeline {
   const { clock } = dependencies;
   const stream = streamOf(targets);
+  const buffers = createBatchBuffers(targets);
   const writer = createWriter({ ...dependencies, onRoom: () => gatherer.onRoom() });
   const gatherer = createGatherer(
     writer,
-    (previous) => createBatch(targets, previous?.sizes()),
+    () => createBatch(targets, buffers),
     { ...DEFAULT_LIMITS, ...limits },
     clock,
   );

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { encodeRows } from '../../../../infra/clickhouse/row-binary.ts';
-import type { ColumnType } from '../../../../infra/clickhouse/row-binary.ts';
+import { createRowEncoder, encodeRows } from '../../../../infra/clickhouse/row-binary.ts';
+import type { ColumnSpec, ColumnType, SpareBuffers } from '../../../../infra/clickhouse/row-binary.ts';
 
 const one = (type: ColumnType, cell: unknown): string =>
   encodeRows([{ name: 'c', type }], [{ c: cell as never }]).toString('hex');
@@ -121,5 +121,57 @@ describe('nothing is cut to fit', () => {
 
   test('a missing column is refused', () => {
     expect(() => encodeRows([{ name: 'c', type: 'UInt8' }], [{}])).toThrow(/lacks column c/);
+  });
+});
+
+describe('buffers that are used again', () => {
+  const columns: ColumnSpec[] = [{ name: 'c', type: 'String' }];
+  const rowsOf = (sizes: readonly number[], letter: string) =>
+    sizes.map((size) => ({ c: letter.repeat(size) }));
+
+  test('hold the rows of each encoder until they are released', () => {
+    const batch = fc.record({
+      sizes: fc.array(fc.oneof(fc.nat(50), fc.integer({ min: 10_000, max: 70_000 })), { maxLength: 5 }),
+      heldAfterwards: fc.nat(3),
+    });
+    const isUsedAgain = { ever: false };
+    fc.assert(
+      fc.property(fc.array(batch, { maxLength: 12 }), (batches) => {
+        const spare: SpareBuffers = [];
+        const held: (() => void)[] = [];
+        const check: Set<() => void> = new Set();
+        for (const [index, { sizes, heldAfterwards }] of batches.entries()) {
+          const rows = rowsOf(sizes, String.fromCodePoint(97 + index));
+          const encoder = createRowEncoder(columns, spare);
+          const before = new Set(spare.map(({ buffer }) => buffer));
+          encoder.add(rows);
+          const bytes = encoder.take();
+          isUsedAgain.ever ||= before.has(bytes.buffer as ArrayBuffer);
+          const isWhole = (): void => expect(bytes.equals(encodeRows(columns, rows))).toBe(true);
+          check.add(isWhole);
+          held.push(() => {
+            check.delete(isWhole);
+            encoder.release(bytes);
+          });
+          for (const run of check) run();
+          for (const release of held.splice(0, Math.max(0, held.length - heldAfterwards))) release();
+        }
+      }),
+    );
+    expect(isUsedAgain.ever).toBe(true);
+  });
+
+  test('are given up once little of them is used', () => {
+    const spare: SpareBuffers = [];
+    const used = (size: number): number | undefined => {
+      const encoder = createRowEncoder(columns, spare);
+      encoder.add(rowsOf([size], 'a'));
+      encoder.release(encoder.take());
+      return spare[0]?.length;
+    };
+    const large = used(1_000_000);
+    expect(large).toBeGreaterThanOrEqual(1_000_000);
+    expect(used(200_000)).toBe(large);
+    expect(used(100)).toBeUndefined();
   });
 });

@@ -64,7 +64,7 @@ describe('createBatch', () => {
     batch.add(place, item(0));
     expect(() => batch.add(place, item(1, 101))).toThrow('UInt8');
     const [share] = batch.shares;
-    expect(batch.sizes()).toEqual([new Map([['numbers', 2]])]);
+    expect(batch.bytes()).toBe(2);
     expect(share?.tables.get('numbers')?.take().toString('hex')).toBe('0708');
     expect(share?.touched).toEqual([expect.objectContaining({ offset: 0 })]);
     expect(batch.moves().map(({ move }) => move.next)).toEqual([1]);

@@ -30,7 +30,6 @@ function setup() {
       messages: () => counts.get(batch) ?? 0,
       rows: () => counts.get(batch) ?? 0,
       bytes: () => 10 * (counts.get(batch) ?? 0),
-      sizes: () => [],
       moves: () => [],
     };
     return batch;

@@ -1,11 +1,14 @@
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 
+import { unavailable } from '../../../../../infra/clickhouse/attempt.ts';
 import { createRowEncoder } from '../../../../../infra/clickhouse/row-binary.ts';
+import type { ColumnSpec, RowEncoder, SpareBuffers } from '../../../../../infra/clickhouse/row-binary.ts';
 import { createLogger } from '../../../../../infra/log.ts';
 import { accountLedger } from '../../../../../projections/account-ledger/projector.ts';
 import { createProjectionMetrics } from '../../../../../projections/engine/metrics.ts';
 import type { Batch, Share, Target } from '../../../../../projections/engine/run/batch.ts';
+import { createInsert } from '../../../../../projections/engine/run/finisher.ts';
 import { createWriter } from '../../../../../projections/engine/run/writer.ts';
 import { topics } from '../../../../../schemas/topics.ts';
 import { createSimClock } from '../../../../simulate/clock.ts';
@@ -18,7 +21,6 @@ const emptyBatch = (messages: number): Batch => ({
   messages: () => messages,
   rows: () => 0,
   bytes: () => 0,
-  sizes: () => [],
   moves: () => [],
 });
 
@@ -246,4 +248,42 @@ test('derives what no reader of a new block uses after it was announced, and bef
     'derive first ends',
     'checkpoint',
   ]);
+});
+
+test('repeats an insert with its own rows, while later ones are encoded into memory that was used before', async () => {
+  const columns: ColumnSpec[] = [{ name: 'height', type: 'UInt32' }];
+  const buffers: SpareBuffers = [];
+  const encoderOf = (height: number) => {
+    const encoder = createRowEncoder(columns, buffers);
+    encoder.add(Array.from({ length: 1000 }, () => ({ height })));
+    return encoder;
+  };
+  const heightsIn = (bytes: Buffer): number[] => [
+    ...new Set(Array.from({ length: bytes.length / 4 }, (_, row) => bytes.readUInt32LE(4 * row))),
+  ];
+  const attempts: number[][] = [];
+  const later: RowEncoder[] = [];
+  const clock = createSimClock(0, () => 0.5);
+  const insert = createInsert({
+    clickhouse: {
+      async insertEncoded(_table, _columns, bytes) {
+        later.push(encoderOf(90 + attempts.length));
+        attempts.push(heightsIn(bytes));
+        if (attempts.length === 2) throw unavailable('down', null);
+      },
+      command: async () => {},
+    },
+    clock,
+    log: createLogger('test', 'silent'),
+    metrics: createProjectionMetrics(new Registry()),
+    signal: new AbortController().signal,
+  });
+  for (const height of [1, 2]) {
+    const share = shareOf('first', null, null);
+    const inserted = insert([{ ...share, tables: new Map([['rows', encoderOf(height)]]) }]);
+    await clock.run(60_000);
+    await inserted;
+  }
+  expect(attempts).toEqual([[1], [2], [2]]);
+  expect(later.map((encoder) => heightsIn(encoder.take()))).toEqual([[90], [91], [92]]);
 });
