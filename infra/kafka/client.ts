@@ -47,7 +47,13 @@ export interface Kafka {
     signal?: AbortSignal,
   ): AsyncIterable<{ readonly partition: number; readonly messages: readonly LogMessage[] }>;
   /** Messages of one partition from `from` to before `to`, or to the high watermark at the start of the call. */
-  readRange(topic: Topic<unknown>, partition: number, from: number, to: number): AsyncIterable<LogMessage>;
+  readRange(
+    topic: Topic<unknown>,
+    partition: number,
+    from: number,
+    to: number,
+    signal?: AbortSignal,
+  ): AsyncIterable<LogMessage>;
   /** Deletes the messages of a partition below an offset. */
   deleteBefore(topic: Topic<unknown>, partition: number, offset: number): Promise<void>;
   close(): Promise<void>;
@@ -107,8 +113,9 @@ export function createKafka(options: KafkaOptions): Kafka {
         signal,
       );
     },
-    async *readRange(topic, partition, from, to) {
-      for await (const { messages } of client.readRanges(topic, [{ partition, from, to }])) yield* messages;
+    async *readRange(topic, partition, from, to, signal) {
+      const ranges = [{ partition, from, to }];
+      for await (const { messages } of client.readRanges(topic, ranges, undefined, signal)) yield* messages;
     },
     async deleteBefore(topic, partition, offset) {
       const range = (await offsets(topic)).find((one) => one.partition === partition);

@@ -33,7 +33,7 @@ export interface IngestDeps {
   readonly checks: Pick<CommitmentChecks, 'published' | 'reverted'>;
   readonly standards: Pick<Standards, 'resolve'>;
   /** Called once per round of repairs: the reader has read the log at least up to its end at that moment. */
-  readonly createBlockReader: () => ReadPublishedBlock;
+  readonly createBlockReader: (signal: AbortSignal) => ReadPublishedBlock;
   readonly blockLog: BlockLog;
   readonly clock: Clock;
   readonly log: Logger;
@@ -109,7 +109,7 @@ export interface BlockLog {
   messagesSince(
     since: number,
     range: { readonly start: number; readonly end: number | null },
-    signal: AbortSignal,
+    signal?: AbortSignal,
   ): AsyncIterable<LoggedMessage>;
   /** The next offset of each partition. */
   ends(): Promise<number[]>;

@@ -25,20 +25,17 @@ export function blockReaders({
   pool: Sql;
   clickhouse: ClickHouse;
   kafka: Pick<Kafka, 'offsets' | 'readRange'>;
-}): () => ReadPublishedBlock {
+}): (signal: AbortSignal) => ReadPublishedBlock {
   const topic = topics.chainBlocks;
-  const indexReachedEnd = async (partition: number): Promise<void> => {
+  const indexReachedEnd = async (partition: number, signal: AbortSignal): Promise<void> => {
     const high = (await kafka.offsets(topic)).find((one) => one.partition === partition)?.high ?? 0;
     let next: number | null = null;
     const reached = async (): Promise<true | null> => {
       next = await servedCheckpoint(pool, 'indexed-blocks', topic, partition);
       return next !== null && next >= high ? true : null;
     };
-    if (
-      (await pollUntil(reached, (found) => found !== null, { everyMs: 50, withinMs: INDEX_TIMEOUT_MS })) !==
-      null
-    )
-      return;
+    const poll = { everyMs: 50, withinMs: INDEX_TIMEOUT_MS, signal };
+    if ((await pollUntil(reached, (found) => found !== null, poll)) !== null) return;
     throw new AppError(
       'STORE_UNAVAILABLE',
       `the index has read partition ${partition} up to offset ${next ?? 0}, not yet to ${high}`,
@@ -46,17 +43,17 @@ export function blockReaders({
     );
   };
 
-  return () => {
+  return (signal) => {
     const waits = new Map<number, Promise<void>>();
     return async (height) => {
       const own = partitionOfHeight(height);
-      const wait = waits.get(own) ?? indexReachedEnd(own);
+      const wait = waits.get(own) ?? indexReachedEnd(own, signal);
       waits.set(own, wait);
       await wait;
       const place = await placeOfBlock(clickhouse, await servedBuilds(pool), height);
       if (place === null) return null;
       const { partition, offset } = place;
-      for await (const { value } of kafka.readRange(topic, partition, offset, offset + 1)) {
+      for await (const { value } of kafka.readRange(topic, partition, offset, offset + 1, signal)) {
         const message = topic.schema.parse(JSON.parse(value.toString()));
         if (message.type !== 'block.accepted' || message.block.height !== height) break;
         return { block: message.block, contracts: message.contracts };

@@ -99,14 +99,14 @@ async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch |
  * transfers.
  */
 async function firstEventIn(
-  { clickhouse, kafka }: MatchDeps,
+  { clickhouse, kafka, signal }: MatchDeps,
   served: ServedBuilds,
   { token, standard, block }: Described,
 ): Promise<Felt | null> {
   const at = await placeOfBlock(clickhouse, served, block);
   if (at === null) return null;
   const topic = topics.chainBlocks;
-  for await (const { value } of kafka.readRange(topic, at.partition, at.offset, at.offset + 1)) {
+  for await (const { value } of kafka.readRange(topic, at.partition, at.offset, at.offset + 1, signal)) {
     const message = topic.schema.safeParse(jsonOf(value)).data;
     if (message?.block.height !== block) break;
     const isOfToken = (event: RawEvent): boolean =>

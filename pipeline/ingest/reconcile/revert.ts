@@ -37,8 +37,7 @@ export async function revertOrphan(deps: RevertDeps, orphan: BlockPoint): Promis
   const chunk = chunks.find(({ start, end }) => height >= start && height <= (end ?? height));
   if (chunk === undefined) throw new AppError('NOT_FOUND', `No chunk contains height ${height}`);
   const since = await earliestPublish(deps, orphan);
-  const { signal } = new AbortController();
-  const messages = blockLog.messagesSince(since, { start: height, end: chunk.end }, signal);
+  const messages = blockLog.messagesSince(since, { start: height, end: chunk.end });
   const { versions, maxSeq } = await foldVersions(messages);
   const standing = standingFrom(versions, orphan, since);
   if (standing.length === 0) return { heights: [] };

@@ -53,7 +53,7 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
 async function runRound(deps: IngestDeps, lease: Lease, pending: readonly Repair[]): Promise<Round> {
   const { store, clock } = deps;
   // One reader per round: only this lease holder publishes these heights, and each of them at most once per round.
-  const readPublishedBlock = deps.createBlockReader();
+  const readPublishedBlock = deps.createBlockReader(lease.signal);
   const deadline = clock.now() + ROUND_MS;
   const failed: { height: number; reason: string }[] = [];
   let done = 0;

@@ -78,6 +78,7 @@ export async function differenceInBlock(
   deps: Deps & { readonly clock: Pick<Clock, 'random'> },
   block: SampledBlock,
   kafka: Pick<Kafka, 'readRange'> | null,
+  signal?: AbortSignal,
 ): Promise<string | null> {
   const { clickhouse, served } = deps;
   const rows =
@@ -100,7 +101,7 @@ export async function differenceInBlock(
   if (foreign !== undefined) return `a transfer is of block ${foreign.of_block}, indexed is ${block.hash}`;
   return (
     (await differenceInLegs(deps, block, rows)) ??
-    (kafka === null ? null : await differenceInLog(kafka, block))
+    (kafka === null ? null : await differenceInLog(kafka, block, signal))
   );
 }
 
@@ -151,10 +152,11 @@ async function differenceInLegs(
 async function differenceInLog(
   kafka: Pick<Kafka, 'readRange'>,
   { height, hash, partition, offset }: SampledBlock,
+  signal?: AbortSignal,
 ): Promise<string | null> {
   const topic = topics.chainBlocks;
   const place = `${topic.name}:${partition}:${offset}`;
-  for await (const message of kafka.readRange(topic, partition, offset, offset + 1)) {
+  for await (const message of kafka.readRange(topic, partition, offset, offset + 1, signal)) {
     const parsed = parseMessage(topic, message);
     if ('reason' in parsed) return `${place} cannot be read: ${parsed.reason}`;
     const { block, type } = parsed.message;

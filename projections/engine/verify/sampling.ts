@@ -139,13 +139,14 @@ async function checkBlock(sampler: Sampler, height: number, kafka: Options['kafk
 
 /** The indexed block at or below a height, and how it is inconsistent; null when there is no such block. */
 async function look(
-  { pool, clickhouse, clock }: Sampler,
+  { pool, clickhouse, clock, signal }: Sampler,
   height: number,
   kafka: Options['kafka'] | null,
 ): Promise<{ block: SampledBlock; difference: string | null } | null> {
   const deps = { clickhouse, clock, served: await servedBuilds(pool) };
   const block = await blockAtOrBelow(deps, height);
-  return block === null ? null : { block, difference: await differenceInBlock(deps, block, kafka) };
+  if (block === null) return null;
+  return { block, difference: await differenceInBlock(deps, block, kafka, signal) };
 }
 
 /** Admins see the samples of all processes together. */

@@ -85,7 +85,7 @@ test('reports the offset of each message in order, also when calls share a reque
   await publisher.close();
 });
 
-test('ends a range at its end, at the end of the log, and when the caller stops early', async () => {
+test('ends a range at its end, at the end of the log, when the caller stops early, and when it is aborted', async () => {
   const [place] = await kafka.offsets(topics.chainStatus);
   const read = async (from: number, to: number, most = Infinity): Promise<number[]> => {
     const seen: number[] = [];
@@ -95,6 +95,8 @@ test('ends a range at its end, at the end of the log, and when the caller stops 
     }
     return seen;
   };
+  const aborted = kafka.readRange(topics.chainStatus, 0, 3, 6, AbortSignal.abort(new Error('stopping')));
+  await expect(aborted[Symbol.asyncIterator]().next()).rejects.toThrow('stopping');
   expect(await read(3, 6)).toEqual([3, 4, 5]);
   expect(await read(place!.high - 2, place!.high + 100)).toEqual([place!.high - 2, place!.high - 1]);
   expect(await read(place!.high, place!.high + 100)).toEqual([]);

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 
@@ -20,7 +22,7 @@ async function createTestRepairer({
   readPublishedBlock,
   header,
 }: {
-  readPublishedBlock: ReadPublishedBlock;
+  readPublishedBlock: (height: number, signal: AbortSignal) => ReturnType<ReadPublishedBlock>;
   header: () => Partial<BlockHeader>;
 }) {
   let now = 1_700_000_000_000;
@@ -35,7 +37,7 @@ async function createTestRepairer({
     clock,
     log,
     metrics: createIngestMetrics(new Registry()),
-    createBlockReader: () => readPublishedBlock,
+    createBlockReader: (signal) => (height) => readPublishedBlock(height, signal),
     blockLog: {
       async *messagesSince() {},
       ends: never,
@@ -86,6 +88,7 @@ async function createTestRepairer({
   const repairer = createRepairer(deps, lease);
   return {
     store,
+    lease,
     sent,
     body,
     rounds: async (count: number): Promise<void> => {
@@ -120,6 +123,17 @@ test.each([
   await rounds(10);
   expect(sent).toMatchObject([{ type: 'block.reverted' }, { type: 'block.accepted' }]);
   expect(store.pendingCount()).toBe(0);
+});
+
+test('stops waiting for an unavailable log when its lease ends', async () => {
+  const readPublishedBlock = async (_: number, signal: AbortSignal): Promise<null> => {
+    await once(signal, 'abort');
+    throw signal.reason;
+  };
+  const { store, lease, rounds } = await createTestRepairer({ readPublishedBlock, header: () => ({}) });
+  store.requestRepair(5, true);
+  setImmediate(() => lease.abort());
+  await expect(rounds(1)).rejects.toThrow('aborted');
 });
 
 test('publishes a block that is missing from the log', async () => {
