@@ -15,9 +15,15 @@ const WORD_BYTES = 31;
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** Replaces what PostgreSQL cannot store, in text that did not pass the decoders below. */
+/**
+ * Replaces what PostgreSQL cannot store, in text that did not pass the decoders below: no contract may halt a projection.
+ */
 export function storable(text: string): string {
   return text.replaceAll('\0', '\u2400').toWellFormed();
+}
+
+export function storableOrNull(text: string | null): string | null {
+  return text === null ? null : storable(text);
 }
 
 /** Whether PostgreSQL can store a text unchanged: no U+0000, and no unpaired surrogate, which its JSON rejects. */

@@ -1,6 +1,6 @@
 import type { NftMessage } from '../../schemas/messages/nft.ts';
 import { OBSERVED_CHANNEL, requestSubject } from '../../schemas/messages/requests.ts';
-import { storable } from '../../schemas/text.ts';
+import { storable, storableOrNull } from '../../schemas/text.ts';
 import { topics } from '../../schemas/topics.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
@@ -42,7 +42,7 @@ export const nftMetadata: PostgresProjection<NftMessage> = {
               message.image,
               message.external_url,
               message.animation_url,
-            ].map(text),
+            ].map(storableOrNull),
             JSON.stringify(
               message.attributes.map(({ trait_type, value }) => ({
                 trait_type: storable(trait_type),
@@ -69,15 +69,10 @@ export const nftMetadata: PostgresProjection<NftMessage> = {
             message.retry_at,
             storable(message.reason),
             message.cause === 'reverted',
-            text(message.uri),
+            storableOrNull(message.uri),
           ],
         );
         return;
     }
   },
 };
-
-/** Removes what PostgreSQL rejects: a text of anyone must not halt the projection. */
-function text(value: string | null): string | null {
-  return value === null ? null : storable(value);
-}

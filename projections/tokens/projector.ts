@@ -1,6 +1,6 @@
 import { topics } from '../../schemas/topics.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
-import { storable } from '../../schemas/text.ts';
+import { storableOrNull } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
@@ -30,8 +30,8 @@ export const tokens: PostgresProjection<TokensMessage> = {
             message.token,
             message.standard,
             message.class_hash,
-            text(message.name),
-            text(message.symbol),
+            storableOrNull(message.name),
+            storableOrNull(message.symbol),
             message.decimals,
             message.block,
             message.observed_at,
@@ -58,7 +58,7 @@ export const tokens: PostgresProjection<TokensMessage> = {
             message.public ?? null,
             message.hidden ?? null,
             message.logo !== undefined,
-            text(message.logo ?? null),
+            storableOrNull(message.logo ?? null),
             message.observed_at,
             offset,
           ],
@@ -67,8 +67,3 @@ export const tokens: PostgresProjection<TokensMessage> = {
     }
   },
 };
-
-/** Removes what PostgreSQL rejects: a text of anyone must not halt the projection. */
-function text(value: string | null): string | null {
-  return value === null ? null : storable(value);
-}
