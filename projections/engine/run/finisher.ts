@@ -15,8 +15,8 @@ import type { ProjectionState } from '../state.ts';
  * that a batch touched, so it is done once for many batches while they follow each other closely, as in a backfill.
  */
 const PAUSE_FACTOR = 4;
-/** After a round of so few messages there is no pause: these are new blocks at the head, which somebody waits for. */
-const FEW_MESSAGES = 4;
+/** No pause follows a round of at most this many messages: they are new blocks at the head, which clients wait for. */
+const UNPAUSED_MESSAGES = 4;
 /** Longest pause, in milliseconds: the backfill's progress and checkpoints are at most this late. */
 const MAX_PAUSE_MS = 3000;
 
@@ -81,7 +81,7 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
       unfinished -= taken.length;
     }
     const messages = taken.reduce((sum, { batch }) => sum + batch.messages(), 0);
-    const factor = messages > FEW_MESSAGES ? PAUSE_FACTOR : 0;
+    const factor = messages > UNPAUSED_MESSAGES ? PAUSE_FACTOR : 0;
     dueAt = clock.now() + Math.min(MAX_PAUSE_MS, factor * (clock.now() - began));
     dependencies.onFinished();
   };

@@ -11,8 +11,8 @@ export interface GatherLimits {
   readonly waitMs: number;
   /** Shortest time between two batches at the head, because many small inserts are expensive for ClickHouse. */
   readonly gapMs: number;
-  /** After a batch of more messages, the log is being filled: at its end the next one waits for `waitMs`, not for `gapMs`. */
-  readonly fewMessages: number;
+  /** A batch of more messages shows a backlog: at the end of the log the next batch then waits for `waitMs`, not for `gapMs`. */
+  readonly backlogMessages: number;
   /** When nothing has followed the end of the log for so long, all that was read is finished without a pause. */
   readonly quietMs: number;
 }
@@ -42,7 +42,7 @@ export const DEFAULT_LIMITS: GatherLimits = {
   bytes: 32_000_000,
   waitMs: 2000,
   gapMs: 150,
-  fewMessages: 16,
+  backlogMessages: 16,
   quietMs: 300,
 };
 
@@ -66,7 +66,7 @@ export function createGatherer(
     due = false;
     if (closed || batch.messages() === 0) return;
     lastLaunch = clock.now();
-    gapMs = batch.messages() > limits.fewMessages ? limits.waitMs : limits.gapMs;
+    gapMs = batch.messages() > limits.backlogMessages ? limits.waitMs : limits.gapMs;
     const full = batch;
     batch = newBatch();
     writer.submit(full);

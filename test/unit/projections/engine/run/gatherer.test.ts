@@ -37,7 +37,7 @@ function setup() {
   const gatherer = createGatherer(
     writer,
     newBatch,
-    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100, fewMessages: 2, quietMs: 300 },
+    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100, backlogMessages: 2, quietMs: 300 },
     { ...systemClock, now: Date.now },
   );
   return {
