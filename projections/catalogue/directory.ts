@@ -3,21 +3,11 @@ import { z } from 'zod';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
+import { columnsOf, conditionsOf, countOf, pageOf } from './pages.ts';
+import type { Page } from './pages.ts';
 import { searchOf } from './words.ts';
 
 /** Queries of the operators' directory: categories, dApps, ads, class hashes. Times are unix milliseconds. */
-
-interface Page {
-  readonly offset: number;
-  readonly limit: number;
-}
-
-const countRow = z.object({ n: z.number() });
-
-async function countOf(db: Sql, from: string, values: readonly unknown[] = []): Promise<number> {
-  const [row] = await sqlRows(db, countRow, `SELECT count(*) AS n FROM ${from}`, values);
-  return row?.n ?? 0;
-}
 
 const categoryRow = z.object({ id: z.number(), name: z.string(), slug: z.string(), icon: z.string() });
 const categoryWithCount = categoryRow.extend({ dapp_count: z.number() });
@@ -30,16 +20,17 @@ const selectCategories = (schema: string): string => `
   FROM ${schema}.categories c`;
 
 export async function countCategories(db: Sql, schema: string): Promise<number> {
-  return await countOf(db, `${schema}.categories`);
+  return await countOf(db, `SELECT count(*) AS n FROM ${schema}.categories`);
 }
 
 /** Ordered by name. */
 export async function listCategories(db: Sql, schema: string, page: Page): Promise<Category[]> {
-  return await sqlRows(
+  return await pageOf(
     db,
     categoryWithCount,
-    `${selectCategories(schema)} ORDER BY lower(name), id LIMIT $1 OFFSET $2`,
-    [page.limit, page.offset],
+    `${selectCategories(schema)} ORDER BY lower(name), id`,
+    [],
+    page,
   );
 }
 
@@ -138,7 +129,7 @@ function dappConditions(filters: DappFilters): { where: string; search: string |
 /** Active dApps only, as in all lists. */
 export async function countDapps(db: Sql, schema: string, filters: DappFilters): Promise<number> {
   const { where, values } = dappConditions(filters);
-  return await countOf(db, `${schema}.dapps d WHERE ${where}`, values);
+  return await countOf(db, `SELECT count(*) AS n FROM ${schema}.dapps d WHERE ${where}`, values);
 }
 
 export async function listDapps(
@@ -150,13 +141,8 @@ export async function listDapps(
 ): Promise<Dapp[]> {
   const { where, search, values } = dappConditions(filters);
   const rank = search === null ? '' : `ts_rank(d.words, ${search}) DESC, `;
-  return await sqlRows(
-    db,
-    dappRow,
-    `${selectDapps(schema)} WHERE ${where} ORDER BY ${rank}${ORDERS[order]}
-     LIMIT $${values.length + 1} OFFSET $${values.length + 2}`,
-    [...values, page.limit, page.offset],
-  );
+  const sql = `${selectDapps(schema)} WHERE ${where} ORDER BY ${rank}${ORDERS[order]}`;
+  return await pageOf(db, dappRow, sql, values, page);
 }
 
 /** Null if it does not exist or is inactive. */
@@ -191,13 +177,13 @@ export async function adsOfPlacement(db: Sql, schema: string, placement: string)
   return await sqlRows(
     db,
     adRow,
-    `SELECT ${Object.keys(adRow.shape).join(', ')} FROM ${schema}.ads WHERE placement = $1 ORDER BY id`,
+    `SELECT ${columnsOf(adRow)} FROM ${schema}.ads WHERE placement = $1 ORDER BY id`,
     [placement],
   );
 }
 
 export async function isKnownAd(db: Sql, schema: string, id: number): Promise<boolean> {
-  return (await countOf(db, `${schema}.ads WHERE id = $1`, [id])) > 0;
+  return (await countOf(db, `SELECT count(*) AS n FROM ${schema}.ads WHERE id = $1`, [id])) > 0;
 }
 
 const classHashRow = z.object({
@@ -212,7 +198,7 @@ const classHashRow = z.object({
   updated_at: z.number(),
 });
 export type ClassHash = z.infer<typeof classHashRow>;
-const CLASS_HASH_COLUMNS = Object.keys(classHashRow.shape).join(', ');
+const CLASS_HASH_COLUMNS = columnsOf(classHashRow);
 
 /** Newest first; entries without a release time come last, the later listed first. */
 const NEWEST = 'released_at DESC NULLS LAST, id DESC';
@@ -224,15 +210,9 @@ export interface ClassHashFilters {
   readonly is_active?: boolean | undefined;
 }
 
-function classHashConditions(filters: ClassHashFilters): { where: string; values: unknown[] } {
-  const given = Object.entries(filters).filter(([, value]) => value !== undefined);
-  const conditions = given.map(([column], at) => `${column} = $${at + 1}`);
-  return { where: ['true', ...conditions].join(' AND '), values: given.map(([, value]) => value) };
-}
-
 export async function countClassHashes(db: Sql, schema: string, filters: ClassHashFilters): Promise<number> {
-  const { where, values } = classHashConditions(filters);
-  return await countOf(db, `${schema}.class_hashes WHERE ${where}`, values);
+  const { where, values } = conditionsOf({ ...filters });
+  return await countOf(db, `SELECT count(*) AS n FROM ${schema}.class_hashes WHERE ${where}`, values);
 }
 
 /** Ordered by network and account type. */
@@ -242,14 +222,10 @@ export async function listClassHashes(
   filters: ClassHashFilters,
   page: Page,
 ): Promise<ClassHash[]> {
-  const { where, values } = classHashConditions(filters);
-  return await sqlRows(
-    db,
-    classHashRow,
-    `SELECT ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE ${where}
-     ORDER BY network, account_type, ${NEWEST} LIMIT $${values.length + 1} OFFSET $${values.length + 2}`,
-    [...values, page.limit, page.offset],
-  );
+  const { where, values } = conditionsOf({ ...filters });
+  const sql = `SELECT ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE ${where}
+    ORDER BY network, account_type, ${NEWEST}`;
+  return await pageOf(db, classHashRow, sql, values, page);
 }
 
 export async function classHashById(db: Sql, schema: string, id: number): Promise<ClassHash | null> {
@@ -268,7 +244,7 @@ export async function latestClassHashes(
   schema: string,
   network: string | undefined,
 ): Promise<ClassHash[]> {
-  const { where, values } = classHashConditions({ network, is_active: true });
+  const { where, values } = conditionsOf({ network, is_active: true });
   return await sqlRows(
     db,
     classHashRow,

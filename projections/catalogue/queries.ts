@@ -5,6 +5,8 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { domainStatus, reportStatus, riskLevel, walletStatus } from '../../schemas/catalogue.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt } from '../../schemas/messages/common.ts';
+import { columnsOf, conditionsOf, countOf, pageOf } from './pages.ts';
+import type { Page } from './pages.ts';
 
 export {
   adsOfPlacement,
@@ -69,14 +71,6 @@ const domainRow = z.object({
 });
 export type DomainRecord = z.infer<typeof domainRow>;
 
-/** Rows of a page. */
-interface Span {
-  readonly offset: number;
-  readonly limit: number;
-}
-
-const columnsOf = (row: z.ZodObject): string => Object.keys(row.shape).join(', ');
-
 export async function walletById(db: Sql, schema: string, id: number): Promise<Wallet | null> {
   const [wallet] = await sqlRows(
     db,
@@ -113,15 +107,6 @@ export interface WalletFilters {
   readonly isActive?: boolean | undefined;
 }
 
-const conditionsOf = (columns: Readonly<Record<string, unknown>>): { where: string; values: unknown[] } => {
-  const given = Object.entries(columns).filter(([, value]) => value !== undefined);
-  const conditions = given.map(([column], index) => `${column} = $${index + 1}`);
-  return {
-    where: conditions.length === 0 ? 'true' : conditions.join(' AND '),
-    values: given.map(([, value]) => value),
-  };
-};
-
 const walletConditions = (filters: WalletFilters): { where: string; values: unknown[] } =>
   conditionsOf({
     network: filters.network,
@@ -145,11 +130,11 @@ export async function listWallets(
   db: Sql,
   schema: string,
   filters: WalletFilters,
-  span: Span,
+  page: Page,
 ): Promise<Wallet[]> {
   const { where, values } = walletConditions(filters);
   const select = `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets WHERE ${where}`;
-  return await pageOf(db, walletRow, `${select} ORDER BY id`, values, span);
+  return await pageOf(db, walletRow, `${select} ORDER BY id`, values, page);
 }
 
 /** The entry of an address; without a network, an active one before others, then the oldest. */
@@ -221,11 +206,11 @@ export async function listDomains(
   db: Sql,
   schema: string,
   filters: DomainFilters,
-  span: Span,
+  page: Page,
 ): Promise<DomainRecord[]> {
   const { where, values } = domainConditions(filters);
   const select = `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains WHERE ${where}`;
-  return await pageOf(db, domainRow, `${select} ORDER BY id`, values, span);
+  return await pageOf(db, domainRow, `${select} ORDER BY id`, values, page);
 }
 
 export async function domainById(db: Sql, schema: string, id: number): Promise<DomainRecord | null> {
@@ -326,25 +311,9 @@ export async function listReports(
   db: Sql,
   schema: string,
   filters: ReportFilters,
-  span: Span,
+  page: Page,
 ): Promise<DomainReport[]> {
   const { where, values } = reportConditions(filters);
   const select = `SELECT ${columnsOf(domainReportRow)} FROM ${schema}.domain_reports WHERE ${where}`;
-  return await pageOf(db, domainReportRow, `${select} ORDER BY id DESC`, values, span);
-}
-
-async function countOf(db: Sql, text: string, values: readonly unknown[]): Promise<number> {
-  const [row] = await sqlRows(db, z.object({ n: z.number() }), text, values);
-  return row?.n ?? 0;
-}
-
-async function pageOf<T>(
-  db: Sql,
-  row: z.ZodType<T>,
-  text: string,
-  values: readonly unknown[],
-  { offset, limit }: Span,
-): Promise<T[]> {
-  const at = values.length;
-  return await sqlRows(db, row, `${text} LIMIT $${at + 1} OFFSET $${at + 2}`, [...values, limit, offset]);
+  return await pageOf(db, domainReportRow, `${select} ORDER BY id DESC`, values, page);
 }
