@@ -1,11 +1,22 @@
 import { pino } from 'pino';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, test, vi } from 'vitest';
 
-import type { LogBatch } from '../../../../infra/kafka/client.ts';
-import { createBatchHandler } from '../../../../pipeline/observe/block-feed.ts';
+import type { CheckpointedConsumerOptions } from '../../../../infra/kafka/checkpointed-consumer.ts';
+import type { Kafka, LogBatch, Publisher } from '../../../../infra/kafka/client.ts';
+import type { Pool, PoolClient } from '../../../../infra/postgres/client.ts';
+import { createBatchHandler, createBlockFeed } from '../../../../pipeline/observe/block-feed.ts';
 import type { BlockHandler } from '../../../../pipeline/observe/block-feed.ts';
 import type { BlockAccepted, BlockReverted } from '../../../../schemas/messages/chain-blocks.ts';
 import { accepted, makeBlock, reverted } from '../../../support/chain-messages.ts';
+
+/** What the feed consumes with. */
+const consumed = vi.hoisted(() => vi.fn<(options: CheckpointedConsumerOptions) => void>());
+vi.mock('../../../../infra/kafka/checkpointed-consumer.ts', () => ({
+  async startCheckpointedConsumer(options: CheckpointedConsumerOptions) {
+    consumed(options);
+    return { stop: async () => {} };
+  },
+}));
 
 const block = (height: number) => makeBlock({ height, transactions: [] });
 
@@ -105,4 +116,38 @@ describe('createBatchHandler', () => {
     await vi.advanceTimersByTimeAsync(250);
     expect(prompt.ended).toBe(true);
   });
+});
+
+test('sinceNewestMs counts from the last batch that reached the end of the log', async () => {
+  vi.useFakeTimers({ now: 0 });
+  try {
+    const publisher = { close: async () => {} } as Publisher;
+    const feed = createBlockFeed({
+      pool: {} as Pool,
+      kafka: { publisher: () => publisher } as Kafka,
+      log: pino({ level: 'silent' }),
+      isBackfilling: async () => false,
+    });
+    const run = await feed.start();
+    const receive = async (batch: LogBatch): Promise<void> => {
+      void consumed.mock.lastCall?.[0].handle({
+        ...batch,
+        nextOffset: 1,
+        commit: (_, work) => work({} as PoolClient),
+      });
+      await vi.advanceTimersByTimeAsync(1000);
+    };
+    const batch = batchOf([accepted(block(1), 1)]);
+    await receive({ ...batch, highWatermark: 2 });
+    expect(feed.sinceNewestMs()).toBe(Infinity);
+    await receive(batch);
+    expect(feed.sinceNewestMs()).toBe(1000);
+    await receive({ ...batch, highWatermark: 2 });
+    expect(feed.sinceNewestMs()).toBe(2000);
+    await receive(batch);
+    expect(feed.sinceNewestMs()).toBe(1000);
+    await run.stop();
+  } finally {
+    vi.useRealTimers();
+  }
 });
