@@ -11,8 +11,8 @@ export interface BlockCheckDeps extends CheckSettings {
   readonly clock: Pick<Clock, 'now'>;
 }
 
-/** After this many mismatches without a match, the chain is taken to compute its commitments differently. */
-const STRANGE_AFTER = 64;
+/** So many mismatches in a row show a chain with other commitments: from then on one block in `SAMPLED_EVERY` is compared. */
+const SAMPLE_AFTER_MISMATCHES = 64;
 /**
  * Blocks within `LATEST` heights of the head, or younger than `RECENT_SECONDS`, are always compared: a node can report a false
  * head.
@@ -24,9 +24,8 @@ const SAMPLED_EVERY = 16;
 /**
  * A node whose blocks are compared with their hashes and with the commitments to their transactions, events and receipts.
  *
- * A chain that shows commitments of another kind (a chain for development, or one that pretends a newer version) never has a
- * block that matches, so it can be indexed. Where one has matched, a block that does not is altered or short: it is refused and
- * fetched again, like one that does not match its counts.
+ * A chain with other commitments (a development chain, or one that claims a newer version) can be indexed: none of its blocks
+ * ever matches. Once a block has matched, one that does not is altered or incomplete: it is refused and fetched again.
  */
 export function withBlockChecks({ node, clock, ...settings }: BlockCheckDeps): IngestNode {
   const { mode, checks } = settings;
@@ -38,7 +37,7 @@ export function withBlockChecks({ node, clock, ...settings }: BlockCheckDeps): I
     if (mode === 'head' && isFarBelow) return true;
     if (height % SAMPLED_EVERY === 0) return false;
     if (mode === 'sample' && isFarBelow) return true;
-    return mode !== 'refuse' && checks.strange(commitment) >= STRANGE_AFTER;
+    return mode !== 'refuse' && checks.mismatchesInARow(commitment) >= SAMPLE_AFTER_MISMATCHES;
   };
   const checkHeader = createHeaderCheck({ ...settings, isLeftOut, fetch: node.getBlockWithReceipts });
   const fetch = async (

@@ -11,7 +11,7 @@ import type { IngestMetrics } from './metrics.ts';
 
 /** What a block is compared with. */
 export type Commitment = 'block_hash' | 'events' | 'transactions' | 'receipts';
-/** `incomplete`: the node's answer lacks something of what is compared. */
+/** `incomplete`: the node's answer lacks compared data. */
 export type CheckOutcome = 'verified' | 'mismatched' | 'incomplete' | 'refused' | 'old_version';
 
 export interface CheckCount {
@@ -25,7 +25,8 @@ export interface CheckCount {
 
 /** Outcomes of comparisons by Starknet version. They outlive the process. */
 export interface CommitmentStore {
-  held(commitment: Commitment): Promise<readonly string[]>;
+  /** Starknet versions of which a block was verified. */
+  verifiedVersions(commitment: Commitment): Promise<readonly string[]>;
   /** All versions that were counted. */
   versions(): Promise<readonly string[]>;
   /** The lowest verified height; null: none, or not known. */
@@ -35,23 +36,23 @@ export interface CommitmentStore {
   forget(from: number): Promise<readonly { readonly commitment: string; readonly version: string }[]>;
 }
 
-/** What fewer published blocks show is forgotten when they are reverted: a node may have made them up. */
+/** A version with fewer verified blocks is forgotten when these are reverted: a node may have made them up. */
 const FEW_BLOCKS = 16;
 
 const lowestRow = z.object({ height: z.number().nullable() });
 const forgottenRow = z.object({ commitment: z.string(), version: z.string() });
-const heldRow = z.object({ starknet_version: z.string() });
+const versionRow = z.object({ starknet_version: z.string() });
 
 export function createCommitmentStore(db: Sql): CommitmentStore {
   return {
-    async held(commitment) {
+    async verifiedVersions(commitment) {
       const sql = `SELECT starknet_version FROM tds.commitment_checks
         WHERE commitment = $1 AND outcome = 'verified' ORDER BY 1`;
-      return (await sqlRows(db, heldRow, sql, [commitment])).map((row) => row.starknet_version);
+      return (await sqlRows(db, versionRow, sql, [commitment])).map((row) => row.starknet_version);
     },
     async versions() {
       const sql = 'SELECT DISTINCT starknet_version FROM tds.commitment_checks ORDER BY 1';
-      return (await sqlRows(db, heldRow, sql, [])).map((row) => row.starknet_version);
+      return (await sqlRows(db, versionRow, sql, [])).map((row) => row.starknet_version);
     },
     async lowest() {
       const sql = "SELECT min(from_height) AS height FROM tds.commitment_checks WHERE outcome = 'verified'";
@@ -84,8 +85,8 @@ export function createCommitmentStore(db: Sql): CommitmentStore {
 export interface Comparison {
   readonly commitment: Commitment;
   readonly outcome: CheckOutcome;
-  /** The block has what the commitment is made of. */
-  readonly proves: boolean;
+  /** False if the outcome says nothing about the commitment, as for a block without events. */
+  readonly isConclusive: boolean;
 }
 
 /** After this many negative answers the store is read again: another process may have verified a block. */
@@ -100,25 +101,26 @@ const OTHER_VERSIONS = 'other';
 const RECENT_MS = 600_000;
 
 /**
- * What is known from comparisons. A verified block counts at once, but for minutes only: the node may have answered with a block
- * of another chain. It counts for good once it is published, unless it is one of the first few of its version and is reverted.
+ * Which commitments are enforced: those that a verified block has shown to be computed as here. An unpublished block counts for
+ * some minutes only, because the node may have returned a block of another chain; a published one counts for good, unless it is
+ * one of the first few of its version and is reverted.
  */
 export interface CommitmentChecks {
-  /** Whether a block was ever verified; of one Starknet version, or of any. */
-  holds(commitment: Commitment, version: string | null): Promise<boolean>;
+  /** Whether a block was ever verified, of one Starknet version or of any (null): mismatches are then refused. */
+  isEnforced(commitment: Commitment, version: string | null): Promise<boolean>;
   /** Whether a block at or below a height was ever verified: blocks above it have no older Starknet version. */
   isAboveVerified(height: number): Promise<boolean>;
-  /** Mismatches in a row of a commitment that is not known to hold. */
-  strange(commitment: Commitment): number;
-  /** Takes the comparisons of a block that was not refused. They are stored once it is published. */
+  /** Mismatches in a row of a commitment that is not enforced for the versions of these blocks. */
+  mismatchesInARow(commitment: Commitment): number;
+  /** Counts the comparisons of a block that was not refused. They are stored once it is published. */
   compared(block: BlockBody, comparisons: readonly Comparison[]): void;
   /** Stores within seconds that a block was refused. */
   refused(block: ComparedBlock, comparison: Omit<Comparison, 'outcome'>): Promise<void>;
   /** Stores the comparisons of these blocks within seconds, and at once the first verified one of a Starknet version. */
   published(blocks: readonly BlockBody[]): Promise<void>;
-  /** Takes back what only blocks from this height on have shown. */
+  /** Forgets versions of which only a few blocks, all from this height on, were verified. */
   reverted(from: number): Promise<void>;
-  /** Stores what was counted. */
+  /** Stores the counts. */
   flush(): Promise<void>;
 }
 
@@ -128,11 +130,11 @@ export interface CheckSettings {
   readonly checks: CommitmentChecks;
   /**
    * Far below the newest, `sample` compares one block in sixteen and `head` none, for the speed of a backfill; the others
-   * compare every block. `refuse` refuses a block whose events do not match always, `record` refuses none, the others once the
-   * commitments of the chain are known to hold. Hashes are compared always, but with `off`.
+   * compare every block. Of a block whose events do not match: `refuse` always refuses it, `record` never, the others once the
+   * commitment is enforced. Hashes are always compared, except with `off`.
    */
   readonly mode: 'sample' | 'all' | 'head' | 'refuse' | 'record' | 'off';
-  /** What becomes of a block that lacks something of what is compared, once that is known to hold. */
+  /** What becomes of a block that lacks compared data, once the commitment is enforced. */
   readonly incomplete: 'refuse' | 'accept';
   readonly log: Logger;
 }
@@ -144,7 +146,7 @@ export interface CommitmentChecksDeps {
   readonly log: Logger;
 }
 
-/** What a version is counted as. */
+/** Names the version that a block is counted under. */
 function createVersionNames(
   store: CommitmentStore,
 ): (version: string, outcome: CheckOutcome) => Promise<string> {
@@ -201,23 +203,24 @@ function createCounter({ store, clock, log }: Omit<CommitmentChecksDeps, 'metric
 
 /** Versions of which a block was verified, by commitment, and the lowest verified height. */
 function createVerified(clock: Pick<Clock, 'now'>) {
-  const held = new Map<Commitment, Set<string>>();
-  /** Until when blocks count that were verified within minutes. */
+  const stored = new Map<Commitment, Set<string>>();
+  /** When a verified block that is not published expires, by version, in milliseconds. */
   const recently = new Map<Commitment, Map<string, number>>();
   let lowest = Infinity;
   let lowestRecent = { height: Infinity, until: 0 };
   return {
-    isHeld(commitment: Commitment, version: string | null): boolean {
-      const [stored, recent] = [held.get(commitment), recently.get(commitment)];
-      if (version !== null) return stored?.has(version) === true || (recent?.get(version) ?? 0) > clock.now();
-      return (stored?.size ?? 0) > 0 || [...(recent?.values() ?? [])].some((until) => until > clock.now());
+    isEnforced(commitment: Commitment, version: string | null): boolean {
+      const [lasting, recent] = [stored.get(commitment), recently.get(commitment)];
+      if (version !== null)
+        return lasting?.has(version) === true || (recent?.get(version) ?? 0) > clock.now();
+      return (lasting?.size ?? 0) > 0 || [...(recent?.values() ?? [])].some((until) => until > clock.now());
     },
-    isStored: (commitment: Commitment, version: string) => held.get(commitment)?.has(version) === true,
+    isStored: (commitment: Commitment, version: string) => stored.get(commitment)?.has(version) === true,
     store(commitment: Commitment, versions: readonly string[]): void {
-      held.set(commitment, new Set([...(held.get(commitment) ?? []), ...versions]));
+      stored.set(commitment, new Set([...(stored.get(commitment) ?? []), ...versions]));
     },
     forget(versions: readonly { readonly commitment: string; readonly version: string }[]): void {
-      for (const [commitment, known] of [...held, ...recently])
+      for (const [commitment, known] of [...stored, ...recently])
         for (const { version } of versions.filter((one) => one.commitment === commitment))
           known.delete(version);
       lowest = Infinity;
@@ -243,16 +246,16 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
   const verified = createVerified(clock);
   const counter = createCounter(deps);
   const asked = new Map<Commitment, number>();
-  const strange = new Map<Commitment, number>();
+  const mismatches = new Map<Commitment, number>();
   const unpublished = new WeakMap<BlockBody, readonly Comparison[]>();
   let oldBlocks = 0;
   const nameOf = createVersionNames(store);
 
   const count = async (
     { height, starknet_version }: ComparedBlock,
-    { commitment, outcome, proves }: Comparison,
+    { commitment, outcome, isConclusive }: Comparison,
   ): Promise<void> => {
-    if (!proves) return;
+    if (!isConclusive) return;
     const version = await nameOf(starknet_version, outcome);
     counter.add({ commitment, version, outcome, blocks: 1, from: height, to: height });
     if (outcome !== 'verified') return;
@@ -266,37 +269,37 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
     );
   };
   return {
-    async holds(commitment, version) {
-      if (verified.isHeld(commitment, version)) return true;
+    async isEnforced(commitment, version) {
+      if (verified.isEnforced(commitment, version)) return true;
       const times = asked.get(commitment) ?? 0;
       asked.set(commitment, times + 1);
       if (times % READ_EVERY === 0) {
-        const versions = await store.held(commitment);
-        if (versions.length > 0) strange.delete(commitment);
+        const versions = await store.verifiedVersions(commitment);
+        if (versions.length > 0) mismatches.delete(commitment);
         verified.store(commitment, versions);
       }
-      return verified.isHeld(commitment, version);
+      return verified.isEnforced(commitment, version);
     },
     async isAboveVerified(height) {
       if (oldBlocks % READ_EVERY === 0) verified.storeLowest((await store.lowest()) ?? Infinity);
       oldBlocks += 1;
       return height >= verified.lowest();
     },
-    strange: (commitment) => strange.get(commitment) ?? 0,
+    mismatchesInARow: (commitment) => mismatches.get(commitment) ?? 0,
     compared(block, comparisons) {
       unpublished.set(block, comparisons);
-      for (const { commitment, outcome, proves } of comparisons) {
+      for (const { commitment, outcome, isConclusive } of comparisons) {
         metrics.commitmentChecks.inc({ commitment, outcome });
-        if (outcome === 'mismatched' && !verified.isHeld(commitment, block.starknet_version))
-          strange.set(commitment, (strange.get(commitment) ?? 0) + 1);
-        if (outcome !== 'verified' || !proves) continue;
-        strange.delete(commitment);
+        if (outcome === 'mismatched' && !verified.isEnforced(commitment, block.starknet_version))
+          mismatches.set(commitment, (mismatches.get(commitment) ?? 0) + 1);
+        if (outcome !== 'verified' || !isConclusive) continue;
+        mismatches.delete(commitment);
         verified.add(commitment, block);
       }
     },
-    async refused(block, { commitment, proves }) {
+    async refused(block, { commitment, isConclusive }) {
       metrics.commitmentChecks.inc({ commitment, outcome: 'refused' });
-      await count(block, { commitment, outcome: 'refused', proves });
+      await count(block, { commitment, outcome: 'refused', isConclusive });
       await counter.flushIfDue();
     },
     async published(blocks) {

@@ -34,7 +34,7 @@ export function createEventCheck(
       const block = await fetch(other, options).catch(() => null);
       if (block === null || !hasEvents(block.body)) continue;
       if (checkEvents(block.body, block.eventCommitment) !== 'verified') continue;
-      checks.compared(block.body, [{ commitment: 'events', outcome: 'verified', proves: true }]);
+      checks.compared(block.body, [{ commitment: 'events', outcome: 'verified', isConclusive: true }]);
       return true;
     }
     return false;
@@ -47,8 +47,8 @@ export function createEventCheck(
   };
   const isRefused = async (height: number, options: CallOptions | undefined): Promise<boolean> => {
     if (mode === 'refuse' || mode === 'record') return mode === 'refuse';
-    if (await checks.holds('events', null)) return true;
-    return checks.strange('events') < PROBED && (await isKnownElsewhere(height, options));
+    if (await checks.isEnforced('events', null)) return true;
+    return checks.mismatchesInARow('events') < PROBED && (await isKnownElsewhere(height, options));
   };
   return async (block, comparisons, options) => {
     const { body } = block;
@@ -57,19 +57,24 @@ export function createEventCheck(
     const outcome = found === 'verified' && block.isBound === false ? 'no_commitment' : found;
     const isIncomplete = outcome === 'no_commitment';
     if (outcome === 'mismatched' && (await isRefused(height, options))) {
-      await checks.refused(body, { commitment: 'events', proves: true });
+      await checks.refused(body, { commitment: 'events', isConclusive: true });
       throw mismatched(body, 'events');
     }
-    if (isIncomplete && policy === 'refuse' && mode !== 'record' && (await checks.holds('events', null))) {
-      await checks.refused(body, { commitment: 'events', proves: true });
+    if (
+      isIncomplete &&
+      policy === 'refuse' &&
+      mode !== 'record' &&
+      (await checks.isEnforced('events', null))
+    ) {
+      await checks.refused(body, { commitment: 'events', isConclusive: true });
       throw incomplete(body, 'events');
     }
-    if (outcome === 'mismatched' && checks.strange('events') === 0)
+    if (outcome === 'mismatched' && checks.mismatchesInARow('events') === 0)
       log.warn({ height, hash }, 'events of a block do not match the commitment in its header');
     comparisons.push({
       commitment: 'events',
       outcome: isIncomplete ? 'incomplete' : outcome,
-      proves: outcome !== 'old_version' && hasEvents(body),
+      isConclusive: outcome !== 'old_version' && hasEvents(body),
     });
     return { ...block, body: { ...body, event_check: outcome } };
   };

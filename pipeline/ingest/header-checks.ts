@@ -23,21 +23,21 @@ export type IsLeftOut = (
 
 interface HeaderCheckDeps extends CheckSettings {
   readonly isLeftOut: IsLeftOut;
-  /** Blocks as the node gives them. */
+  /** Blocks as the node returns them. */
   readonly fetch: IngestNode['getBlockWithReceipts'];
 }
 
-/** Mismatches in a row for which the blocks beside them are compared, before any block has matched. */
+/** Before any block has matched, so many mismatches in a row have their neighbours compared. */
 export const PROBED = 8;
-/** Versions that are known to compute a commitment in another way, each for one commitment. */
+/** Pairs of a commitment and a version that computes it in another way. */
 const MAX_CONFIRMED = 100;
 
 /**
- * Compares blocks with their hashes, and their transactions and receipts with the commitments in their headers, each as far as
- * that is known to be computed in this way, and adds the comparisons to those of the block: from the first block of a Starknet version that matches, a block of the version that
- * does not is refused. A chain that makes up its hashes, or a version that computes them in another way, can be indexed; but where
- * another version has matched, only once a block beside it names the same version and does not match either: any block can name
- * any version.
+ * Compares blocks with their hashes, and their transactions and receipts with the commitments in their headers, and adds the
+ * outcomes to the comparisons of the block. Once a block of a Starknet version has matched, a block of that version that does
+ * not match is refused. A chain with made-up hashes, or a version that computes them in another way, can be indexed. But once
+ * another version has matched, a mismatch is accepted only if a neighbour of the same version does not match either, because
+ * any block can name any version.
  */
 export function createHeaderCheck({
   checks,
@@ -53,9 +53,9 @@ export function createHeaderCheck({
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const confirmed = new Set<string>();
-  /** Blocks that lacked something before any block had matched. A node may never give it. */
-  let lacking = 0;
-  /** A version that computes a commitment in another way does so in each block that has what the commitment is made of. */
+  /** Blocks that lacked data before any block had matched. A node may never return it. */
+  let incompletes = 0;
+  /** Whether the neighbours confirm that the version computes the commitment in another way. */
   const isConfirmed = async (
     commitment: HeaderCommitment,
     body: BlockBody,
@@ -64,8 +64,7 @@ export function createHeaderCheck({
     const { height, starknet_version: version } = body;
     const key = `${commitment} ${version}`;
     if (confirmed.has(key)) return true;
-    const same = await blocksBeside(fetch, body, options);
-    if (!isNeverProved(commitment, same)) return false;
+    if (!noneVerified(commitment, await neighboursOf(fetch, body, options))) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
     log.warn({ height, commitment, version }, 'commitment not enforced: no block of this version matches');
     return true;
@@ -78,13 +77,14 @@ export function createHeaderCheck({
   ): Promise<boolean> => {
     const isRefusable = outcome === 'mismatched' || (outcome === 'incomplete' && policy === 'refuse');
     if (!isRefusable || mode === 'record') return false;
-    if (!(await checks.holds(commitment, null))) {
-      // Nothing is known yet: the first blocks are told from those of a chain that makes up its commitments by the ones beside them.
-      if (outcome === 'incomplete' ? ++lacking > PROBED : checks.strange(commitment) >= PROBED) return false;
-      return (await blocksBeside(fetch, body, options)).some((other) => isProved(commitment, other));
+    if (!(await checks.isEnforced(commitment, null))) {
+      // Not enforced yet: a neighbour that matches shows that the chain does not make up its commitments.
+      const failed = outcome === 'incomplete' ? ++incompletes : checks.mismatchesInARow(commitment) + 1;
+      if (failed > PROBED) return false;
+      return (await neighboursOf(fetch, body, options)).some((other) => isVerified(commitment, other));
     }
-    if (await checks.holds(commitment, body.starknet_version)) return true;
-    // Also a block that lacks something: any block can name a version that nobody has seen.
+    if (await checks.isEnforced(commitment, body.starknet_version)) return true;
+    // Also an incomplete block: any block can name an unknown version.
     return !(await isConfirmed(commitment, body, options));
   };
   return async (block, details, comparisons, options) => {
@@ -92,32 +92,32 @@ export function createHeaderCheck({
     const settle = async (
       commitment: HeaderCommitment,
       outcome: CheckOutcome,
-      proves = true,
+      isConclusive = true,
     ): Promise<void> => {
       if (await isRefused(commitment, body, outcome, options)) {
-        await checks.refused(body, { commitment, proves: true });
+        await checks.refused(body, { commitment, isConclusive: true });
         throw outcome === 'mismatched' ? mismatched(body, commitment) : incomplete(body, commitment);
       }
-      if (outcome === 'mismatched' && checks.strange(commitment) === 0)
+      if (outcome === 'mismatched' && checks.mismatchesInARow(commitment) === 0)
         log.info({ height: body.height, hash: body.hash, commitment }, 'block commitment mismatch');
-      comparisons.push({ commitment, outcome, proves });
+      comparisons.push({ commitment, outcome, isConclusive });
     };
     if (isOlderThan(body.starknet_version, FIRST_WITH_COMMITMENTS)) {
       if (mode === 'record' || !(await checks.isAboveVerified(body.height))) return block;
-      await checks.refused(body, { commitment: 'block_hash', proves: false });
+      await checks.refused(body, { commitment: 'block_hash', isConclusive: false });
       throw mismatched(body, 'version');
     }
     const whole = withCommitments(body, details);
     const outcome = hashOutcome(whole);
     await settle('block_hash', outcome);
     const compared = outcome === 'verified' ? whole : body;
-    // A match with a header that no hash binds says nothing where the hashes of other blocks bind theirs.
-    const isBound = outcome === 'verified' || !(await checks.holds('block_hash', null));
+    // A match is inconclusive if the hash does not cover the header, although other blocks of the chain have matching hashes.
+    const isBound = outcome === 'verified' || !(await checks.isEnforced('block_hash', null));
     for (const commitment of ['transactions', 'receipts'] as const) {
       if (isLeftOut(body, commitment, options)) continue;
       const found = rootOutcome(commitment, compared, details);
-      const proved = found === 'verified' && !isBound ? 'incomplete' : found;
-      await settle(commitment, proved, body.transactions.length > 0);
+      const checked = found === 'verified' && !isBound ? 'incomplete' : found;
+      await settle(commitment, checked, body.transactions.length > 0);
     }
     const { header } = compared;
     const eventCommitment = header?.event_commitment ?? block.eventCommitment;
@@ -125,21 +125,21 @@ export function createHeaderCheck({
   };
 }
 
-/** The blocks beside one that name the same version, as far as the node gives them. */
-async function blocksBeside(
+/** The neighbours of a block that name the same version, as far as the node returns them. */
+async function neighboursOf(
   fetch: HeaderCheckDeps['fetch'],
   { height, starknet_version: version }: BlockBody,
   options: CallOptions | undefined,
 ): Promise<FetchedBlock[]> {
-  const fetchBeside = async (other: number): Promise<FetchedBlock | null> =>
+  const fetchOther = async (other: number): Promise<FetchedBlock | null> =>
     other < 0 ? null : await fetch(other, options).catch(() => null);
-  const beside = await Promise.all([fetchBeside(height - 1), fetchBeside(height + 1)]);
-  return beside.filter((other) => other !== null).filter(({ body }) => body.starknet_version === version);
+  const neighbours = await Promise.all([fetchOther(height - 1), fetchOther(height + 1)]);
+  return neighbours.filter((other) => other !== null).filter(({ body }) => body.starknet_version === version);
 }
 
-/** Whether a block of these can be compared, and none matches. */
-function isNeverProved(commitment: HeaderCommitment, blocks: readonly FetchedBlock[]): boolean {
-  return blocks.some((one) => isWhole(commitment, one)) && !blocks.some((one) => isProved(commitment, one));
+/** Whether at least one of these blocks can be compared, and none matches. */
+function noneVerified(commitment: HeaderCommitment, blocks: readonly FetchedBlock[]): boolean {
+  return blocks.some((one) => isWhole(commitment, one)) && !blocks.some((one) => isVerified(commitment, one));
 }
 
 /** Whether a block can be compared. */
@@ -148,8 +148,8 @@ function isWhole(commitment: HeaderCommitment, { body, details }: FetchedBlock):
   return rootOutcome(commitment, body, details) !== 'incomplete';
 }
 
-/** Whether a block matches, and has what the commitment is made of. */
-function isProved(commitment: HeaderCommitment, { body, details }: FetchedBlock): boolean {
+/** Whether a block matches, and has the data that the commitment covers. */
+function isVerified(commitment: HeaderCommitment, { body, details }: FetchedBlock): boolean {
   if (commitment === 'block_hash') return hashOutcome(withCommitments(body, details)) === 'verified';
   return body.transactions.length > 0 && rootOutcome(commitment, body, details) === 'verified';
 }
@@ -182,7 +182,7 @@ function compute(commitment: keyof typeof COMMITMENT_FIELDS, body: BlockBody, de
     : receiptCommitment(body.transactions, given);
 }
 
-/** null: the node does not give them, or in another form than the specification's, which is no reason to refuse its blocks. */
+/** null: the node does not return them, or not as specified, which is no reason to refuse its blocks. */
 function detailsOf(details: Details): ReturnType<NonNullable<Details>> | null {
   try {
     return details?.() ?? null;
@@ -193,8 +193,8 @@ function detailsOf(details: Details): ReturnType<NonNullable<Details>> | null {
 }
 
 /**
- * Nodes show zero for commitments that they do not know. They are computed from the block instead: if the header then has the
- * hash of the block, they are the true ones, as only the true header has it.
+ * Nodes return zero for commitments that they do not know. These are computed from the block instead: if the header then hashes
+ * to the hash of the block, they are right.
  */
 function withCommitments(body: BlockBody, details: Details): BlockBody {
   const { header, transactions } = body;
@@ -210,7 +210,7 @@ function withCommitments(body: BlockBody, details: Details): BlockBody {
   return { ...body, header: changed };
 }
 
-/** Whether zeroes are left that no true header has; that of the events was computed. */
+/** Whether the header still has zeroes that no true header has; a zero event commitment was computed. */
 function isIncomplete({ header, transactions }: BlockBody): boolean {
   if (header === undefined || header.state_diff_commitment === ZERO_FELT) return true;
   const { transaction_commitment, receipt_commitment } = header;

@@ -23,7 +23,7 @@ export interface KnownStore extends CommitmentStore {
   reads(commitment: Commitment): number;
 }
 
-/** A store in memory, in which some commitments hold. */
+/** A store in memory, in which blocks of some versions were verified. */
 export function knownStore(known: readonly `${Commitment} ${string}`[] = []): KnownStore {
   const stored = new Map(known.map((one) => [`${one} verified`, 0]));
   const reads: Commitment[] = [];
@@ -31,7 +31,7 @@ export function knownStore(known: readonly `${Commitment} ${string}`[] = []): Kn
   return {
     stored,
     reads: (commitment) => reads.filter((one) => one === commitment).length,
-    async held(commitment) {
+    async verifiedVersions(commitment) {
       reads.push(commitment);
       return [...stored.keys()]
         .map((key) => key.split(' '))

@@ -145,7 +145,7 @@ test('repairsLeft counts pending repairs', async () => {
 
 test('counts of comparisons add up, and what was verified is known to hold by version', async () => {
   const counts = createCommitmentStore(pool);
-  expect(await counts.held('block_hash')).toEqual([]);
+  expect(await counts.verifiedVersions('block_hash')).toEqual([]);
   expect(await counts.lowest()).toBeNull();
   const count = {
     commitment: 'block_hash',
@@ -164,8 +164,8 @@ test('counts of comparisons add up, and what was verified is known to hold by ve
     { ...count, from: 3, to: 4 },
     { ...count, commitment: 'receipts' },
   ]);
-  expect(await counts.held('block_hash')).toEqual(['0.13.4', '0.14.1']);
-  expect(await counts.held('receipts')).toEqual(['0.14.1']);
+  expect(await counts.verifiedVersions('block_hash')).toEqual(['0.13.4', '0.14.1']);
+  expect(await counts.verifiedVersions('receipts')).toEqual(['0.14.1']);
   expect(await counts.versions()).toEqual(['0.13.4', '0.14.1', '0.15.0']);
   expect(await counts.lowest()).toBe(3);
   const { rows } = await pool.query(
@@ -181,6 +181,6 @@ test('counts of comparisons add up, and what was verified is known to hold by ve
     { commitment: 'block_hash', version: '0.13.4' },
     { commitment: 'receipts', version: '0.14.1' },
   ]);
-  expect(await counts.held('block_hash')).toEqual(['0.14.1']);
+  expect(await counts.verifiedVersions('block_hash')).toEqual(['0.14.1']);
   expect(await counts.forget(0)).toEqual([]);
 });

@@ -219,13 +219,13 @@ test('record and off refuse none, and off learns nothing', async () => {
   expect(await outcomes(blocks, { mode: 'record', store })).toEqual(['passed', 'passed']);
 });
 
-test('reads what holds once in sixteen questions', async () => {
+test('reads the verified versions once in sixteen checks', async () => {
   const store = knownStore();
   await outcomes(
     Array.from({ length: 33 }, (_, height) => fetched(height, false)),
     { store },
   );
-  // Two of each block: whether its hash is refused, and whether the rest of it proves something.
+  // Two for each block: whether its hash is refused, and whether its other commitments are conclusive.
   expect(store.reads('block_hash')).toBe(Math.ceil((2 * 33) / 16));
 });
 
