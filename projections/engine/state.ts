@@ -17,8 +17,8 @@ export interface ProjectionState {
   move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
   /** Notifies the API that blocks were indexed or reverted, so that it need not look for them. */
   announceIndexed(): Promise<void>;
-  /** Blocks swaps while a batch is written; throws `BUILD_RETIRED` when a build is no longer served. */
-  hold(builds: readonly Build[]): Promise<ServedLock>;
+  /** Takes a writer's lock, which blocks swaps while a batch is written; throws `BUILD_RETIRED` when a build is no longer served. */
+  lockServed(builds: readonly Build[]): Promise<ServedLock>;
   /** Throws `BUILD_RETIRED` when a build is no longer served. */
   checkServed(builds: readonly Build[]): Promise<void>;
   recordHalt(builds: readonly Build[], halt: Halt): Promise<void>;
@@ -33,7 +33,7 @@ export function projectionState(pool: Pool, kafka: Pick<Kafka, 'offsets'>): Proj
     checkpoints: (log, build) => loadCheckpoints(pool, kafka, log, build),
     move: (log, moves) => moveCheckpoints(pool, log, moves),
     announceIndexed: () => announceIndexed(pool),
-    hold: (builds) => lockServed(pool, builds),
+    lockServed: (builds) => lockServed(pool, builds),
     checkServed: (builds) => checkServed(pool, builds),
     recordHalt: (builds, halt) => recordHalt(pool, builds, halt),
     isSkipped: (builds, message) => isSkipped(pool, builds, message),

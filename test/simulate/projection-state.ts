@@ -24,7 +24,7 @@ export interface SimProjectionState {
   /** Next offsets by partition; a copy. */
   checkpoints(build: Build): ReadonlyMap<number, number>;
   /**
-   * Waits for the end of every hold and keeps new ones waiting; gone when the process is, or when it stands still. Then
+   * Waits until every writer's lock is released and blocks new ones; lost when the process ends or freezes. Then
    * `swapBuilds` does nothing.
    */
   withSwapLock(
@@ -202,12 +202,12 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
             },
             true,
           ),
-        async hold(written) {
+        async lockServed(written) {
           const granted: Held[] = [];
           let isAbandoned = false;
           const releaseAll = (): void => granted.forEach((held) => held.release());
           try {
-            await process.call('state', 'hold', async () => {
+            await process.call('state', 'lockServed', async () => {
               granted.push(await lock.shared(process));
               // A failed call has lost its connection, and its lock with it.
               if (isAbandoned) releaseAll();

@@ -77,7 +77,7 @@ export async function replayTargets(
     identity,
     signal,
     targets,
-    hold: null,
+    lockServed: null,
     announceIndexed: null,
     onRefused: ({ partition }) => failed.abort(conflict(partition)),
     onFatal: (error) => failed.abort(error),

@@ -13,7 +13,7 @@ export interface BatchLocks {
 }
 
 interface SharedLock {
-  readonly held: Promise<ServedLock>;
+  readonly lock: Promise<ServedLock>;
   users: number;
 }
 
@@ -22,34 +22,34 @@ const NO_LOCK: ServedLock = { isLost: () => false, release: async () => {} };
 
 export interface BatchLockDependencies extends StoreRetryDependencies {
   /** Null for shadow builds. */
-  readonly hold: ProjectionState['hold'] | null;
+  readonly lockServed: ProjectionState['lockServed'] | null;
 }
 
-/** One lock after the other: a later batch must not hold a lock that a swap, for which an earlier one waits, waits for. */
-export function createBatchLocks({ hold, ...dependencies }: BatchLockDependencies): BatchLocks {
+/** Requests one lock after the other: a batch that overtook an earlier one, queued behind a swap, would deadlock with the swap. */
+export function createBatchLocks({ lockServed, ...dependencies }: BatchLockDependencies): BatchLocks {
   const onPostgres = createStoreRetry('postgres', dependencies);
-  let holding: Promise<unknown> = Promise.resolve();
+  let last: Promise<unknown> = Promise.resolve();
   let current: SharedLock | null = null;
 
   const open = ({ shares }: Pick<Batch, 'shares'>): SharedLock => {
     const builds = shares.map(({ target }) => target.build);
-    const held = holding.then(() => (hold === null ? NO_LOCK : onPostgres(() => hold(builds))));
-    holding = held.catch(() => {});
-    return { held, users: 0 };
+    const lock = last.then(() => (lockServed === null ? NO_LOCK : onPostgres(() => lockServed(builds))));
+    last = lock.catch(() => {});
+    return { lock, users: 0 };
   };
 
   return {
     async take(batch) {
       const shared = (current ??= open(batch));
       shared.users += 1;
-      const held = await shared.held;
+      const lock = await shared.lock;
       return {
-        isLost: () => held.isLost(),
+        isLost: () => lock.isLost(),
         async release() {
           shared.users -= 1;
           if (shared.users > 0) return;
           if (current === shared) current = null;
-          await held.release();
+          await lock.release();
         },
       };
     },

@@ -68,7 +68,7 @@ function createClickHouseSink(
     signal,
     targets,
     limits,
-    hold: (builds) => ports.state.hold(builds),
+    lockServed: (builds) => ports.state.lockServed(builds),
     announceIndexed: () => ports.state.announceIndexed(),
     onRefused: (reading) => void context.reopen(reading).catch(fail),
     onFatal: fail,

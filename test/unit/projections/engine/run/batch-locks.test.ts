@@ -13,7 +13,7 @@ function locksAskedFor() {
   const asked: { answer: () => void; refuse: () => void }[] = [];
   let held = 0;
   const locks = createBatchLocks({
-    hold: () =>
+    lockServed: () =>
       new Promise((resolve, reject) => {
         asked.push({
           answer() {

@@ -55,7 +55,7 @@ function createDeriving() {
     },
     state: { move: async () => [] },
     announceIndexed: null,
-    hold: async () => {
+    lockServed: async () => {
       held += 1;
       return { isLost: () => false, release: async () => void (held -= 1) };
     },
@@ -154,7 +154,7 @@ function createRecorded(insertMs: Readonly<Record<string, number>> = {}) {
         return [];
       },
     },
-    hold: async () => ({ isLost: () => false, release: async () => {} }),
+    lockServed: async () => ({ isLost: () => false, release: async () => {} }),
     announceIndexed: async () => await step('announcement', 10),
     clock,
     identity: { topic: topics.chainBlocks, topicId: 'id' },
