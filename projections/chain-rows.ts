@@ -92,10 +92,10 @@ interface TouchedRange {
 }
 
 /**
- * Whether these blocks are of the newest range, which more blocks follow: a reader of sums of ranges uses only those below the
- * height up to which it reads.
+ * Whether these are new blocks of one range, the newest, that later blocks will complete. Nobody reads its sums yet: readers of
+ * sums use only ranges that end below the height up to which they read.
  */
-export function isNewestRange(touched: readonly TouchedBlock[]): boolean {
+export function areNewInOpenRange(touched: readonly TouchedBlock[]): boolean {
   const [range, ...others] = touchedRanges(touched);
   if (range === undefined || others.length > 0 || range.last === range.end) return false;
   return touched.every(({ isNew }) => isNew);

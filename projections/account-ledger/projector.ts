@@ -1,6 +1,6 @@
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
-import { isNewestRange, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { areNewInOpenRange, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
@@ -119,8 +119,8 @@ export const accountLedger: BlockProjection = {
       })),
     };
   },
-  // The newest range is read by the block.
-  isDerivedLast: isNewestRange,
+  // Readers sum the newest range block by block.
+  isDerivedLast: areNewInOpenRange,
   derive: (touched) =>
     touchedRanges(touched).map(({ range, first, last, offset }) => ({
       sql: last - first + 1 < MANY_HEIGHTS ? RECOMPUTE_OF_FEW : RECOMPUTE_OF_MANY,

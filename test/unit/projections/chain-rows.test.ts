@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { isNewestRange } from '../../../projections/chain-rows.ts';
+import { areNewInOpenRange } from '../../../projections/chain-rows.ts';
 import { chainBlocks } from '../../../projections/streams.ts';
 import { chainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import type { ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
@@ -8,7 +8,7 @@ import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
 
 /** Whether the sums of the range of these messages can be made after the blocks are announced. */
 const isLate = (...messages: ChainBlocksMessage[]): boolean =>
-  isNewestRange(
+  areNewInOpenRange(
     messages.map((message, offset) =>
       chainBlocks.touched(chainBlocks.item(chainBlocksMessage.parse(message), { partition: 0, offset })),
     ),
