@@ -49,8 +49,8 @@ const SAMPLES = 20;
 /** Buckets whose differing rows are sampled. */
 const SAMPLED = 4;
 /** A bucket that is written while it is compared is compared again, up to this often in all. */
-const LOOKS = 8;
-const BETWEEN_LOOKS_MS = 400;
+const MAX_COMPARISONS = 8;
+const BETWEEN_COMPARISONS_MS = 400;
 
 /**
  * Compares each table of a projection's shadow build with the served one, while writers go on, and yields each report.
@@ -182,7 +182,7 @@ async function compareTable(
   const settled: BucketDifference[] = [];
   let rows: number | null = null;
   let limits: { buckets?: number[] } = {};
-  for (let look = 1; ; look += 1) {
+  for (let comparisons = 1; ; comparisons += 1) {
     signal.throwIfAborted();
     const offsets = await checkpointsOf(pool, shadow, topic);
     const bucketsSince = createMessagesSince(kafka, topic, offsets, (item) => topic.bucket(item), signal);
@@ -191,9 +191,10 @@ async function compareTable(
     const written = compared.differing.length === 0 ? new Set<number>() : await bucketsSince();
     settled.push(...compared.differing.filter(({ bucket }) => !written.has(bucket)));
     const unsettled = compared.differing.filter(({ bucket }) => written.has(bucket));
-    if (unsettled.length === 0 || look === LOOKS) return { rows, differing: settled, unsettled };
+    if (unsettled.length === 0 || comparisons === MAX_COMPARISONS)
+      return { rows, differing: settled, unsettled };
     limits = { buckets: unsettled.map(({ bucket }) => bucket) };
-    await clock.sleep(BETWEEN_LOOKS_MS, signal);
+    await clock.sleep(BETWEEN_COMPARISONS_MS, signal);
     await catchUp();
   }
 }

@@ -17,9 +17,9 @@ export interface DeferredComparison {
 const sumRow = z.object({ rows: z.coerce.number(), checksum: z.string() });
 type Sum = z.infer<typeof sumRow>;
 
-/** Looks until the builds are equal. */
-const LOOKS = 20;
-const BETWEEN_LOOKS_MS = 1000;
+/** The builds are compared until they are equal, up to this often. */
+const MAX_COMPARISONS = 20;
+const BETWEEN_COMPARISONS_MS = 1000;
 
 /**
  * Compares the deferred tables of two builds as wholes: a row belongs to blocks of the whole chain. Where blocks are indexed
@@ -33,7 +33,7 @@ export async function compareDeferred(
   shadow: DeriveTarget,
   catchUp: () => Promise<void>,
 ): Promise<DeferredComparison[]> {
-  for (let look = 1; ; look += 1) {
+  for (let comparisons = 1; ; comparisons += 1) {
     deps.signal.throwIfAborted();
     // The passes beside it may be seconds behind, in which other blocks come.
     if (served.build.version === served.projection.version) await derivePass(deps, served);
@@ -42,11 +42,11 @@ export async function compareDeferred(
     const areEqual = compared.every(
       ({ ours, theirs }) => ours.rows === theirs.rows && ours.checksum === theirs.checksum,
     );
-    if (areEqual || look === LOOKS) {
+    if (areEqual || comparisons === MAX_COMPARISONS) {
       const isUnsettled = !areEqual && (wasDue || (await isDue(deps, served)));
       return compared.map((one) => ({ ...one, isUnsettled }));
     }
-    await deps.clock.sleep(BETWEEN_LOOKS_MS, deps.signal);
+    await deps.clock.sleep(BETWEEN_COMPARISONS_MS, deps.signal);
     await catchUp();
   }
 }

@@ -166,7 +166,7 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
       throw new AppError('BUILD_RETIRED', 'The lock on the served builds was lost');
     for (const [target, of] of last) {
       await insert(of);
-      // These rows can be read now. Who needs what is derived from them looks again until it is there.
+      // These rows can be read now; readers of what is derived from them retry until it is there.
       await allOf([
         announceIndexed === null ? Promise.resolve() : onPostgres(announceIndexed),
         derive(target, of),

@@ -20,12 +20,12 @@ interface Deps {
 }
 
 const POLL_MS = 5000;
-/** Shortest pause, and the pause as a multiple of the time that the last look took: 2 % of one core. */
+/** Shortest pause, and the pause as a multiple of the time that the last check took: 2 % of one core. */
 const PAUSE_SECONDS = 60;
 const PAUSE_FACTOR = 50;
 
-/** Between two looks: what is being written at the first is written at the second. */
-const BETWEEN_LOOKS_MS = 5000;
+/** Between two sums of a token: what is being written during the first is written before the second. */
+const BETWEEN_SUMS_MS = 5000;
 
 const dueRow = z.object({ is_due: z.boolean() });
 
@@ -48,7 +48,7 @@ export function startConservation({
 }: Omit<Deps, 'signal'> & { readonly log: Logger }): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const deps = { pool, clickhouse, signal: stopping.signal };
-  /** After a failure, as long as after a look that took as much time. */
+  /** After a failure, as long as after a check that took as much time. */
   let restsUntil = 0;
   const work = async (): Promise<void> => {
     if (performance.now() < restsUntil || !(await isDue(pool))) return;
@@ -79,11 +79,10 @@ export function startConservation({
 }
 
 /**
- * Sums the balance changes of each ERC-20 token up to the newest block, and keeps which sums are not zero. While the blocks of a
- * backfill, a repair or a reorg are written, some of their changes are missing in a look: only a sum that two looks find
- * is kept.
+ * Sums the balance changes of each ERC-20 token up to the newest block, and stores which sums are not zero. Each of those is
+ * computed twice and stored only if both agree: a backfill, a repair or a reorg may be writing changes meanwhile.
  */
-export async function checkConservation(deps: Deps, betweenLooksMs = BETWEEN_LOOKS_MS): Promise<void> {
+export async function checkConservation(deps: Deps, betweenSumsMs = BETWEEN_SUMS_MS): Promise<void> {
   const startedAt = performance.now();
   const newest = await newestBlock(deps.clickhouse, await servedBuilds(deps.pool));
   if (newest === null) return;
@@ -92,7 +91,7 @@ export async function checkConservation(deps: Deps, betweenLooksMs = BETWEEN_LOO
   let waitedMs = 0;
   if (nonzero.length > 0) {
     const waitsFrom = performance.now();
-    await sleep(betweenLooksMs, deps.signal);
+    await sleep(betweenSumsMs, deps.signal);
     waitedMs = performance.now() - waitsFrom;
     const again = await sumTokens(deps, newest.height);
     nonzero = nonzero.filter(([token, sum]) => again.get(token) === sum);

@@ -110,13 +110,13 @@ async function chooseHeights({ pool, clickhouse, clock }: Sampler): Promise<numb
 
 async function checkBlock(sampler: Sampler, height: number, kafka: Options['kafka'] | null): Promise<void> {
   const { pool, clock, signal, log, blocks, differences } = sampler;
-  const first = await look(sampler, height, kafka);
+  const first = await sampleBlock(sampler, height, kafka);
   if (first === null) return;
   const { block } = first;
   let { difference } = first;
   if (difference !== null) {
     await clock.sleep(CONFIRM_MS, signal);
-    const second = signal.aborted ? null : await look(sampler, height, kafka);
+    const second = signal.aborted ? null : await sampleBlock(sampler, height, kafka);
     // Another block, or the same one after a repair: the difference was a write in progress.
     if (second === null || second.block.seq !== block.seq) return;
     difference = second.difference;
@@ -138,7 +138,7 @@ async function checkBlock(sampler: Sampler, height: number, kafka: Options['kafk
 }
 
 /** The indexed block at or below a height, and how it is inconsistent; null when there is no such block. */
-async function look(
+async function sampleBlock(
   { pool, clickhouse, clock, signal }: Sampler,
   height: number,
   kafka: Options['kafka'] | null,

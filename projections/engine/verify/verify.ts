@@ -55,8 +55,8 @@ export interface VerifyOptions {
   ) => Promise<Difference[]>;
   /** How long to wait for projections that are behind the log. */
   readonly waitMs?: number;
-  /** Pause before a difference is looked at again. */
-  readonly betweenLooksMs?: number;
+  /** Pause before a difference is compared again. */
+  readonly betweenComparisonsMs?: number;
 }
 
 export interface VerifyProgress {
@@ -81,16 +81,16 @@ export interface VerifyReport {
   readonly repairedTables: Readonly<Record<string, RepairedRows>>;
 }
 
-interface Look {
+interface Comparison {
   readonly commitments: VerifyReport['commitments'];
   readonly differences: Difference[];
-  /** Differences at heights about which the log got messages meanwhile: only another look can tell. */
+  /** Differences at heights about which the log got messages meanwhile: only another comparison can tell. */
   readonly unsettled: Difference[];
 }
 
-/** A difference may be a write in progress: it is looked at again, up to this often in all, before it is reported. */
-const LOOKS = 4;
-const BETWEEN_LOOKS_MS = 1500;
+/** A difference may be a write in progress: it is compared again, up to this often in all, before it is reported. */
+const MAX_COMPARISONS = 4;
+const BETWEEN_COMPARISONS_MS = 1500;
 const WAIT_MS = 60_000;
 const REPAIRS = 3;
 
@@ -112,10 +112,10 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
     }
     await sweepScratch(deps.clickhouse);
     let messages = 0;
-    // The first look is at all heights.
+    // Counted by the first comparison, which covers all heights.
     let commitments: VerifyReport['commitments'] = null;
     const repairedTables: Record<string, RepairedRows> = {};
-    const look = async (heights: Heights, hinted: boolean): Promise<Look> =>
+    const compare = async (heights: Heights, hinted: boolean): Promise<Comparison> =>
       await withScan(deps, options, { heights, hinted }, async (scan) => {
         messages += scan.messages;
         const found = await differencesOf(deps, options, scan);
@@ -123,8 +123,8 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
         return found;
       });
 
-    const pauseMs = options.betweenLooksMs ?? BETWEEN_LOOKS_MS;
-    let differences = await settle(bounds, look, pauseMs);
+    const pauseMs = options.betweenComparisonsMs ?? BETWEEN_COMPARISONS_MS;
+    let differences = await settle(bounds, compare, pauseMs);
     const found = differences;
     for (let round = 0; options.repair && round < REPAIRS && differences.some(isInTable); round += 1) {
       const heights = spanOf(differences) ?? bounds;
@@ -132,28 +132,32 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
         messages += scan.messages;
         addRepairedRows(repairedTables, await repairFrom(deps, options, scan, differences, assertLockHeld));
       });
-      differences = await settle(heights, look, pauseMs);
+      differences = await settle(heights, compare, pauseMs);
     }
     const repairedRows = Object.values(repairedTables).reduce((sum, { deleted }) => sum + deleted, 0);
     return { heights: bounds, messages, commitments, differences, found, repairedRows, repairedTables };
   });
 }
 
-/** Looks again while something differs, until the same differences are seen twice. */
+/** Compares again while something differs, until two comparisons in a row find the same differences. */
 async function settle(
   bounds: Heights,
-  look: (heights: Heights, hinted: boolean) => Promise<Look>,
+  compare: (heights: Heights, hinted: boolean) => Promise<Comparison>,
   pauseMs: number,
 ): Promise<Difference[]> {
-  let { differences, unsettled } = await look(bounds, true);
+  let { differences, unsettled } = await compare(bounds, true);
   const unreadable = differences.filter(({ kind, heights }) => kind === 'log' && heights === null);
-  for (let looks = 1; looks < LOOKS && differences.length + unsettled.length > 0; looks += 1) {
+  for (
+    let comparisons = 1;
+    comparisons < MAX_COMPARISONS && differences.length + unsettled.length > 0;
+    comparisons += 1
+  ) {
     await sleep(pauseMs);
     const all = [...differences, ...unsettled];
     const span = spanOf(all) ?? { from: bounds.from, to: bounds.from };
     const previous = new Set(differences.map(({ what }) => what));
     // Where the log differs, the table of indexed blocks may be wrong, too, and must not say where to read.
-    ({ differences, unsettled } = await look(span, !all.some(({ kind }) => kind === 'log')));
+    ({ differences, unsettled } = await compare(span, !all.some(({ kind }) => kind === 'log')));
     if (unsettled.length > 0) continue;
     if (differences.length === previous.size && differences.every(({ what }) => previous.has(what))) break;
   }
@@ -220,7 +224,7 @@ async function differencesOf(
   { pool, clickhouse, kafka }: VerifyDeps,
   { onProgress, compareBlocks, commitments = false }: VerifyOptions,
   { scratch, heights, messages, unreadable, heightsSince }: Scanned,
-): Promise<Look> {
+): Promise<Comparison> {
   onProgress?.({ phase: 'comparing', read: messages, total: messages });
   const expected = (await indexedHeights(pool)).map(({ from, to }) => ({
     from: Math.max(from, heights.from),

@@ -240,7 +240,7 @@ test('a repair that deletes the rows of a pair which the log does not have deriv
   );
   const { found, differences } = await verify(
     { ...world, projections: chainProjections, deferred: deferredProjections, signal: deps().signal },
-    { from: null, to: null, repair: true, waitMs: 5000, betweenLooksMs: 50 },
+    { from: null, to: null, repair: true, waitMs: 5000, betweenComparisonsMs: 50 },
   );
   expect(found.some(({ what }) => what.startsWith('account_ledger_by_block: extra row'))).toBe(true);
   // The chain of this test ends where its last reorg left it, so other heights are missing.

@@ -59,7 +59,7 @@ afterAll(async () => await world?.close());
 const look = async (commitments: boolean, to: number | null = null) =>
   await verify(
     { ...world, projections: chainProjections, deferred: [], signal: new AbortController().signal },
-    { from: null, to, repair: false, waitMs: 5000, betweenLooksMs: 50, commitments },
+    { from: null, to, repair: false, waitMs: 5000, betweenComparisonsMs: 50, commitments },
   );
 
 test('names the block whose events do not match, and counts all outcomes', async () => {

@@ -53,7 +53,7 @@ const look = async (
 ): Promise<VerifyReport> =>
   await verify(
     { ...world, projections, deferred: [], signal: new AbortController().signal },
-    { from: null, to: null, repair: false, waitMs: 5000, betweenLooksMs: 50, ...options },
+    { from: null, to: null, repair: false, waitMs: 5000, betweenComparisonsMs: 50, ...options },
   );
 const plant = async (sql: string): Promise<void> =>
   await world.clickhouse.command(withNames(sql, names), { settings: { lightweight_deletes_sync: 2 } });
@@ -229,7 +229,7 @@ test('keeps rows written during a repair', async () => {
   };
   const report = await verify(
     { ...world, clickhouse, projections: some, deferred: [], signal: new AbortController().signal },
-    { from: null, to: null, repair: true, betweenLooksMs: 50 },
+    { from: null, to: null, repair: true, betweenComparisonsMs: 50 },
   );
   expect(told(report.differences)).toEqual(['block 1041 of the log: no block is accepted']);
   expect(await select(`SELECT 1 AS x FROM {{transfers}} FINAL WHERE ${at(1041)}`)).toEqual([]);
@@ -254,7 +254,7 @@ const repairing = async (before: (sql: string) => Promise<void>): Promise<Verify
       deferred: [],
       signal: new AbortController().signal,
     },
-    { from: null, to: null, repair: true, betweenLooksMs: 50 },
+    { from: null, to: null, repair: true, betweenComparisonsMs: 50 },
   );
 
 test('does not report rows written after the log was read', async () => {
@@ -300,7 +300,7 @@ test('reports no differences for blocks that are rewritten while they are compar
   const again = async (): Promise<VerifyReport> =>
     await verify(
       { ...world, clickhouse, projections: some, deferred: [], signal: new AbortController().signal },
-      { from: null, to: null, repair: false, betweenLooksMs: 50 },
+      { from: null, to: null, repair: false, betweenComparisonsMs: 50 },
     );
   expect((await again()).differences).toEqual([]);
   expect(seq).toBe(22);
@@ -338,7 +338,7 @@ test('reports no difference in totals that change while they are compared, also 
   };
   const report = await verify(
     { ...world, clickhouse, projections: some, deferred: [], signal: new AbortController().signal },
-    { from: 1046, to: 1048, repair: false, waitMs: 5000, betweenLooksMs: 50 },
+    { from: 1046, to: 1048, repair: false, waitMs: 5000, betweenComparisonsMs: 50 },
   );
   expect(report.differences).toEqual([]);
   expect([reverts, isReverted]).toEqual([2, false]);
@@ -385,7 +385,7 @@ test('reports a message that cannot be projected, unless it was skipped', async 
   const told1020 = async (): Promise<string[]> => {
     const { differences } = await verify(
       { ...world, projections: broken, deferred: [], signal: new AbortController().signal },
-      { from: 1020, to: 1020, repair: false, betweenLooksMs: 50 },
+      { from: 1020, to: 1020, repair: false, betweenComparisonsMs: 50 },
     );
     return told(differences.filter(({ kind }) => kind === 'log'));
   };
