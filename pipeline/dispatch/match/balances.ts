@@ -83,10 +83,10 @@ export function balanceMatcher(
       if (schema === null || fromBlock === null) return null;
       return {
         isRelevant: ({ key }) => key === null || Number(key) > fromBlock,
-        async match(message, place) {
+        async match(message, logged) {
           // A repair changes what is known of a contract, not the chain.
           if (message.cause === 'repair') return null;
-          if (message.type === 'block.accepted') return await match(message, place, schema);
+          if (message.type === 'block.accepted') return await match(message, logged, schema);
           const { seq } = message;
           const { hash, height } = message.block;
           return async (tx) => {
@@ -102,22 +102,22 @@ export function balanceMatcher(
 /** Matches an accepted block. */
 function createBlockMatch(
   deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
-): (message: BlockAccepted, place: LogMessage, schema: string) => Promise<MatchPlan | Blocked | null> {
+): (message: BlockAccepted, logged: LogMessage, schema: string) => Promise<MatchPlan | Blocked | null> {
   const { pool, clock, metrics, log } = deps;
   const readBalances = createBalanceReader(deps);
-  return async (message, place, schema) => {
+  return async (message, logged, schema) => {
     const { seq } = message;
     const { hash, height, timestamp } = message.block;
     const legs = await matchLegs(deps, message, schema);
     if (legs.length === 0) return null;
-    const blocked = await untilProjected(deps, place);
+    const blocked = await untilProjected(deps, logged);
     if (blocked !== null) return blocked;
     const pairs = pairsOf(legs);
     const balances = await readBalances(message.block, pairs);
     if (balances === null) {
       // Another block has the height, and has changes of its own; or an operator had this one skipped.
-      if (await isSkipped(pool, PROJECTIONS, place)) {
-        const { partition, offset } = place;
+      if (await isSkipped(pool, PROJECTIONS, logged)) {
+        const { partition, offset } = logged;
         log.warn({ partition, offset, height }, 'balance.changed not sent: projections skipped the block');
       }
       return null;
@@ -151,17 +151,17 @@ async function matchLegs({ pool }: MatchDeps, message: BlockAccepted, schema: st
 /** Null once the message is projected; gives up at a halt, or after `PROJECTED_WITHIN_MS`. */
 async function untilProjected(
   { pool, clock, signal }: MatchDeps,
-  place: LogMessage,
+  logged: LogMessage,
 ): Promise<Blocked | null> {
   const progress = async (): Promise<ProjectionProgress> =>
-    await projectionProgress(pool, PROJECTIONS, place);
+    await projectionProgress(pool, PROJECTIONS, logged);
   const { state } = await pollUntil(progress, (found) => found.state !== 'behind', {
     everyMs: POLL_MS,
     withinMs: PROJECTED_WITHIN_MS,
     clock,
     signal,
   });
-  return state === 'projected' ? null : { offset: place.offset, progress };
+  return state === 'projected' ? null : { offset: logged.offset, progress };
 }
 
 /** Decimals of tokens, and their prices at the time of the block. */

@@ -18,7 +18,7 @@ export type MatchPlan = (tx: PoolClient) => Promise<void>;
  * What a message leads to: writes, nothing (null), or a wait for projections. It rejects when the dispatcher stops while it
  * waits: the batch is then abandoned, and the next reader begins with this message.
  */
-export type Match<M> = (message: M, place: LogMessage) => Promise<MatchPlan | Blocked | null>;
+export type Match<M> = (message: M, logged: LogMessage) => Promise<MatchPlan | Blocked | null>;
 
 /** Matches the messages of a topic with the webhooks. */
 export interface Matcher<M> {
