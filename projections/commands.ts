@@ -9,8 +9,8 @@ import type { PostgresProjection } from './define.ts';
 import { deciders } from './outcomes/queries.ts';
 
 /**
- * Shared by the projections of `commands`. Each decides the commands of its own aggregates once, in log order, and stores
- * their outcomes; of other commands it folds only those it names.
+ * Shared by the projections of `commands`. Each decides the commands of its own aggregates once, in log order, and stores their
+ * outcomes. Of other commands it applies only those in `alsoApplies`.
  */
 
 /**
@@ -60,15 +60,15 @@ type OwnCommand<P> = CommandOf<
 >;
 
 /**
- * Creates a projection of `commands`, with a table of outcomes. Only the projection that decides a command notifies its
- * waiter.
+ * Creates a projection of `commands`, with a table of outcomes. Only the projection that decides a command notifies the request
+ * that waits for it.
  *
  * @param options.ddl the text of its table.sql
  * @param options.decide reads the state of the command's aggregate, decides, and changes the tables; `newId` is the id of a
  *   new row
  * @param options.expired a statement that deletes the rows which have expired at $2 (unix milliseconds), before each command
  * @param options.alsoApplies commands of another projection that also change something here. Their outcome is stored here only
- *   to deduplicate by id: the other projection may have refused them.
+ *   to deduplicate by id, because the other projection may have refused them.
  */
 export function commandProjection<P extends (typeof deciders)[CommandType], H extends CommandType = never>({
   name,
@@ -105,7 +105,7 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
     isRelevant,
     async fold(tx, command, { offset, timestamp, schema }) {
       if (!isRelevant(command)) return;
-      // The log's time bounds that of the issuing host: a clock that is fast must not delete what is still valid.
+      // The earlier of the two times: a host whose clock is fast must not delete rows that have not expired.
       const at = Math.min(command.issued_at, timestamp);
       if (await isKnown(tx, schema, { id: command.id, at, expired: expired?.(schema) })) return;
       const { accepted, result } = await decide(tx, schema, command, offset + 1);
@@ -121,7 +121,7 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
   };
 }
 
-/** Deletes what has expired and looks for an outcome in one statement: each round trip delays all commands behind this one. */
+/** Deletes expired rows and looks for an outcome in one statement, because each round trip delays all later commands. */
 async function isKnown(
   tx: PoolClient,
   schema: string,

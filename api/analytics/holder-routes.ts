@@ -143,7 +143,10 @@ async function countedUpTo(
   );
 }
 
-/** @param coverage read before the balances: what is not due then is counted in them, and a newer block is due when its height is read */
+/**
+ * @param coverage read before the balances, which then include every block that is not due; a newer block is due when its height
+ *   is read
+ */
 async function holdersNow(
   clickhouse: ClickHouse,
   served: ServedBuilds,

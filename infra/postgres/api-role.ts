@@ -36,8 +36,9 @@ const WORKING_TABLES = [
 const STATEMENT_TIMEOUT_MS = 15_000;
 
 /**
- * Creates or updates the login role of the API: SELECT on read models, those of future builds included, and on a few
- * tables of working state, and the function that writes its heartbeats. Run it after every `migrate`, as the owner of the tables with CREATEROLE.
+ * Creates or updates the login role of the API. It may read the read models, those of future builds included, and a few tables
+ * of working state, and call the function that writes its heartbeats. Run it after every `migrate`, as the owner of the tables
+ * with CREATEROLE.
  */
 export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<void> {
   const { username, password } = new URL(apiDatabaseUrl);

@@ -33,9 +33,9 @@ interface Live {
 }
 
 /**
- * Follows the head of the chain until the lease ends or a comparison with the log is due. A block above the final ones is recorded, then published, and then
- * the cursor moves, so only blocks recorded at or above the cursor may be in the log without our knowledge. Those come
- * first: they are published again if the node still has them, and reverted otherwise.
+ * Follows the head of the chain until the lease ends or a comparison with the log is due. A block above the final ones is
+ * recorded, then published, and then the cursor moves, so after a crash the log may contain blocks recorded at or above the
+ * cursor. These are handled first: published again if the node still has them, and reverted otherwise.
  */
 export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> {
   const { lease } = task;

@@ -249,8 +249,8 @@ export interface IngestStore {
   markOpened(name: string): Promise<void>;
 
   /**
-   * null while another holder has the lease, unless it is taken over. Reserves `reserve` seqs from max(stored + 1, nowMs) up. The epoch is chosen in
-   * the same way, so that no epoch of a lease that PostgreSQL has lost is granted again.
+   * null while another holder has the lease, unless it is taken over. Reserves `reserve` seqs from max(stored + 1, nowMs) up. The
+   * epoch is chosen in the same way, so that no epoch of a lease that PostgreSQL has lost is granted again.
    */
   acquire(request: {
     name: string;

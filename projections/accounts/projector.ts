@@ -28,7 +28,7 @@ type AccountCommand = CommandOf<
 >;
 type Change = UserChange | SessionChange | ApiKeyChange;
 
-/** Users, sessions, API keys and the outcomes of commands: decides every command once, in log order. */
+/** Users, sessions and API keys, with the outcomes of their commands. Decides every command once, in log order. */
 export const accounts = commandProjection({
   name: 'accounts',
   version: 2,
@@ -41,7 +41,7 @@ export const accounts = commandProjection({
   },
 });
 
-/** Is there a row of the table for which `where` equals the value? */
+/** A row whose existence is checked: `where` is an SQL expression that is compared with the value. */
 interface SoughtRow {
   readonly table: string;
   readonly where: string;
@@ -50,7 +50,7 @@ interface SoughtRow {
 
 const foundRow = z.object({ found: z.array(z.boolean()) });
 
-/** Reads the state that a command is about, and lets its aggregate decide. */
+/** Reads the state that the command's aggregate needs, and returns its decision. */
 async function decide(
   tx: PoolClient,
   schema: string,

@@ -43,9 +43,9 @@ GROUP BY token, account`;
 const OF_PASS = 'FROM {{token_holders_pass}} WHERE pass = {pass:UInt64}';
 
 /**
- * One insert moves the holders of a pass to their new ranks, so that a reader finds each of them once: a statement of a pass
- * inserts one part of the table, which appears as a whole. It takes only holders whose balance is that of this pass: another pass may have written
- * a later one meanwhile.
+ * One insert moves the holders of a pass to their new ranks, so that a reader finds each of them once: the statement inserts one
+ * part of the table, which becomes visible as a whole. It takes only holders whose balance is that of this pass, because another
+ * pass may have written a later one meanwhile.
  */
 const RANK_NEW = `
 INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
@@ -56,7 +56,7 @@ FROM (
   GROUP BY token, shard, account HAVING max(seq) = {pass:UInt64}
 ) WHERE ranked > 0`;
 
-/** Settles what a pass that was killed before RANK_NEW has left, before its balances are replaced: ranks are those of token_holders. */
+/** Writes the ranks that a pass killed before RANK_NEW has not written, before its balances in token_holders are replaced. */
 const RANK_HELD = `
 INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
 SELECT token, bitNot(ranked), account, {pass:UInt64} * 2, ranked != held

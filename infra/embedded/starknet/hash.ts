@@ -78,7 +78,8 @@ export type IdCodec = {
 const CHECK = 0xa5;
 
 /**
- * Hashes that can be decoded: 15 bytes of a sha256 checksum, then the content as 16 enciphered bytes. So a transaction is found by its hash without an index, at any height and after a restart.
+ * Hashes that can be decoded: 15 bytes of a sha256 checksum, then the content as 16 enciphered bytes. A transaction is found by
+ * its hash without an index, at any height and after a restart.
  */
 export function createIdCodec(seed: string): IdCodec {
   const key = sha256(`ids:${seed}`).subarray(0, 16);

@@ -23,8 +23,8 @@ export interface PausedPartitionsDeps extends Pick<
 const POLL_MS = 1000;
 
 /**
- * Partitions that are paused, each until the message that blocks it is projected. The gauge of a paused partition is 1. While the cause is a halt, which only an operator ends, an alarm is raised: `/readyz`,
- * `tds status` and the metric `tds_alarms` show it.
+ * Partitions that are paused, each until the message that blocks it is projected. The gauge of a paused partition is 1. A halt,
+ * which only an operator ends, also raises an alarm: `/readyz`, `tds status` and the metric `tds_alarms` show it.
  */
 export function createPausedPartitions(deps: PausedPartitionsDeps) {
   const { matcher, topic, pool, clock, log, metrics, retryWhileUnavailable, resume, onFatal } = deps;

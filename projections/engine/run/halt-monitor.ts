@@ -40,7 +40,7 @@ export interface HaltMonitor {
 const CHECK_MS = 1000;
 /** Builds are looked up, and their checkpoints committed to the consumer group, at every fifth check. */
 const CHECKS_PER_COMMIT = 5;
-/** The ends of partitions are fetched at every fifteenth, for those from which no batch comes: a batch brings that of its partition. */
+/** At every fifteenth the ends of all partitions are fetched, as those without batches do not report theirs. */
 const CHECKS_PER_OFFSETS = 15;
 /** The stored checkpoints are compared with those in memory at every thirtieth; a new message shows a difference at once. */
 const CHECKS_PER_CHECKPOINTS = 30;
