@@ -1,8 +1,9 @@
 import { findRows } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/transfers/queries.ts';
+import { REACHABLE_ROWS } from '../http/envelope.ts';
 import type { CarriedCount } from './cursor.ts';
-import { countableSources } from './read.ts';
+import { countUpTo, countableSources } from './read.ts';
 import type { Reading } from './read.ts';
 
 /** Matches are counted exactly up to this number. */
@@ -38,6 +39,16 @@ export async function countTransfers(reading: Reading): Promise<CarriedCount> {
   const n = counted?.n ?? 0;
   if (n <= EXACT_COUNT && isWhole) return { count: n, isEstimate: false };
   return { count: Math.max(n, await estimate(reading)), isEstimate: true };
+}
+
+/** Exact as far as page numbers reach: an estimate may be too high, and the last page would be empty. */
+export async function countForLastPage(reading: Reading): Promise<CarriedCount> {
+  const counted = await countTransfers(reading);
+  if (!counted.isEstimate) return counted;
+  const count = await countUpTo(reading, reading.filters, REACHABLE_ROWS);
+  return count < REACHABLE_ROWS
+    ? { count, isEstimate: false }
+    : { count: Math.max(counted.count, count), isEstimate: true };
 }
 
 /** For each source, its number of rows times the share of matches among the newest. */

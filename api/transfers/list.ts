@@ -10,7 +10,7 @@ import type { Envelope } from '../http/envelope.ts';
 import { invalidInput, invalidPage } from '../http/errors.ts';
 import type { PageParameter } from '../http/params.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
-import { countTransfers } from './count.ts';
+import { countForLastPage, countTransfers } from './count.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
 import type { CarriedCount } from './cursor.ts';
 import { searchKeyOf } from './filters.ts';
@@ -77,7 +77,9 @@ async function pageByNumber(
   const [counted, early] = await Promise.all([
     whole !== null && whole.length <= limit
       ? { count: whole.length, isEstimate: false }
-      : countTransfers(reading),
+      : page === 'last'
+        ? countForLastPage(reading)
+        : countTransfers(reading),
     reads,
   ]);
   const count =

@@ -174,7 +174,7 @@ async function readSkipping(
 }
 
 /** Matching rows, counted up to `most`. */
-async function countUpTo(reading: Reading, filters: TransferFilters, most: number): Promise<number> {
+export async function countUpTo(reading: Reading, filters: TransferFilters, most: number): Promise<number> {
   const { query, params } = transferCount(countableSources(reading.plan), filters, most);
   const [counted] = await reading.clickhouse.rows(query, params, { settings: { max_threads: 1 } });
   return counted?.n ?? 0;

@@ -134,14 +134,18 @@ describe('a filter that matches more than is counted', () => {
           ? [query.row.parse({ seen: 20_000, matching: 40_000 })]
           : await clickhouse.rows(query, params, options),
     };
-    const page = async (number: number) =>
-      await list({ from_account: sender, limit: '100', page: String(number) }, doubled);
+    const page = async (number: number | 'last', order = 'desc') =>
+      await list({ from_account: sender, limit: '100', page: String(number), order }, doubled);
     const inner = await page(1499);
     expect([inner.count, inner.count_is_estimate]).toEqual([2 * rows, true]);
     const last = await page(1500);
     expect([last.count, last.count_is_estimate, last.results.length]).toEqual([rows, undefined, 100]);
     expect([last.total_pages, last.links.next]).toEqual([1500, null]);
     await expect(page(1501)).rejects.toMatchObject({ status: 404, message: 'Invalid page.' });
+    expect(await page('last')).toEqual(last);
+    expect((await page('last', 'asc')).results.map(keyOf)).toEqual(
+      Array.from({ length: 100 }, (_, i) => keyAt(149_900 + i)),
+    );
   });
 
   it('passes over keys, not whole rows, on far pages', async () => {
