@@ -32,9 +32,9 @@ export function accountStatsRoute({ clickhouseFor }: { readonly clickhouseFor: C
     path: '/api/accounts/{address}/stats/',
     summary: 'Get figures of an account',
     description: [
-      'Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is',
-      'a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request:',
-      `400 for an account with more than ${MAX_TRANSFERS.toLocaleString('en')} transfers. The zero address is no account and has no`,
+      'Counts all transfers of the account in the indexed blocks, fees included. Neither the account itself nor the zero address is',
+      'a counterparty. `fees` sums the fees that the account paid. The figures are computed for each request, so an account with',
+      `more than ${MAX_TRANSFERS.toLocaleString('en')} transfers returns 400. The zero address is no account and has no`,
       'figures: its mints and burns are in `/api/tokens/{address}/stats/`.',
     ].join(' '),
     tag: 'Analytics',

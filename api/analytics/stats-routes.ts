@@ -40,7 +40,12 @@ const TOP_TOKENS = 10;
 
 const periodsQuery = hoursOrDays(DEFAULT_PERIODS);
 
-const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block. With \`as_of_block\`, periods end at that block, and its time is the default \`end_time\`.`;
+/** Which hours or days an answer has. */
+const WHICH = [
+  'Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most',
+  `${MAX_PERIODS.toLocaleString('en')}. The row of the newest block counts up to that block. With \`as_of_block\`, no later block`,
+  'is counted, and `end_time` is the time of that block by default.',
+].join(' ');
 
 /** Statistics of a token and of the chain. */
 export function statsRoutes({ clickhouseFor, now }: StatsRouteDeps): Route[] {
@@ -56,9 +61,9 @@ function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     summary: 'Get the transfers of a token by hour or day',
     description: [
       WHICH,
-      'Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero',
-      'address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of',
-      'unknown standard.',
+      'Hours and days without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees included. The',
+      'zero address counts neither as a sender nor as a receiver. The volume is the sum of the amounts; for NFTs, their number;',
+      'for contracts of unknown standard, 0.',
     ].join(' '),
     tag: 'Analytics',
     auth: 'key',
@@ -96,8 +101,8 @@ function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     summary: 'Get the blocks and transfers of the chain by hour or day',
     description: [
       WHICH,
-      'Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are',
-      `the ${TOP_TOKENS} tokens with most transfers in all these hours or days together.`,
+      'Hours and days without a block are left out. `accounts` counts senders and receivers except the zero address. `top_tokens`',
+      `lists the ${TOP_TOKENS} tokens with the most transfers in all these hours or days together.`,
     ].join(' '),
     tag: 'Analytics',
     auth: 'key',

@@ -69,7 +69,7 @@ function oneRoute({ pool }: ClassHashRouteDeps): Route {
     ...common,
     path: '/api/dapps/account-class-hashes/{id}/',
     summary: 'Get a class hash',
-    description: 'By its id, as `/api/dapps/account-class-hashes/` lists it.',
+    description: '`/api/dapps/account-class-hashes/` lists the ids.',
     params: z.object({ id: integer() }),
     response: { 200: classHashAnswer },
     async handler({ input: { params }, served }) {

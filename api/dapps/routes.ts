@@ -79,7 +79,7 @@ function categoryRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/categories/{slug}/',
     summary: 'Get a category',
-    description: 'By its slug, as `/api/dapps/categories/` lists it.',
+    description: '`/api/dapps/categories/` lists the slugs.',
     params: bySlug,
     response: { 200: categoryAnswer },
     async handler({ input: { params }, served }) {
@@ -143,7 +143,7 @@ function oneRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/apps/{slug}/',
     summary: 'Get a dApp',
-    description: 'By its slug, as `/api/dapps/apps/` lists it.',
+    description: '`/api/dapps/apps/` lists the slugs.',
     params: bySlug,
     response: { 200: dappAnswer },
     async handler({ input: { params }, served }) {

@@ -89,7 +89,7 @@ function oneRoute({ pool }: ReportRouteDeps): Route {
     method: 'GET',
     path: '/api/dapps/domain-reports/{id}/',
     summary: "Get one of the caller's reports",
-    description: 'With its status; 404 for the reports of others.',
+    description: 'Returns the report with its status; 404 for the reports of others.',
     params: idParams,
     response: { 200: domainReportAnswer },
     async handler({ input: { params }, key, served }) {

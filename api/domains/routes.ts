@@ -143,7 +143,7 @@ function oneRoute({ pool }: DomainRouteDeps): Route {
     ...common,
     path: '/api/dapps/domains/{id}/',
     summary: 'Get a domain',
-    description: 'By its id, as `/api/dapps/domains/` lists it.',
+    description: '`/api/dapps/domains/` lists the ids.',
     params: idParams,
     response: { 200: domainAnswer },
     async handler({ input: { params }, served }) {

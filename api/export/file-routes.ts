@@ -21,7 +21,7 @@ function manifestRoute(store: ObjectStore | null): Route {
     path: '/api/export/manifest.json',
     summary: 'List the files of all transfers',
     description:
-      'Parquet files with the columns of an export, one for every range of heights accepted on L1. A listed file never changes. 404 where the operator has built none.',
+      'Lists Parquet files with the columns of an export, one for each range of heights accepted on L1. A listed file never changes. Returns 404 if the operator has built none.',
     tag: 'Exports',
     auth: 'key',
     response: { 200: exportManifest },
@@ -51,7 +51,7 @@ function fileRoute(store: ObjectStore | null): Route {
     { [PARQUET]: 'The file, or the part of it that `Range` names' },
     {
       request: { Range: 'Bytes of the file, such as `bytes=0-1023` or `bytes=-8`' },
-      response: { 'Content-Range': 'Of a part: its bytes, and the size of the file' },
+      response: { 'Content-Range': 'For a part of the file: its bytes, and the size of the file' },
     },
   );
   return defineRoute({

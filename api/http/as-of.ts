@@ -25,7 +25,7 @@ export const asOfParameters = z.object({
 });
 
 /** Why a route of prices, or of what is learned about tokens, cannot answer as of a block. */
-export const BY_TIME = 'What it returns has a time, not a block.';
+export const BY_TIME = 'The data of this route is stored by time, not by block.';
 
 /** A block that the client asks for; the hash is optional. */
 interface AskedBlock {

@@ -81,9 +81,13 @@ const streamAnswer = new StreamedAnswer(
     'application/x-ndjson': 'Lines `{"type": …, "cursor": …, "data": …}`',
   },
   {
-    request: { 'Last-Event-ID': 'Of events: a cursor, which takes precedence over `from`' },
+    request: {
+      'Last-Event-ID':
+        'Cursor of the last event received, to resume after it; takes precedence over `from`. For Server-Sent Events only',
+    },
     response: {
-      [CURSOR_HEADER]: 'A cursor before the first message; absent on events with `from` or `Last-Event-ID`',
+      [CURSOR_HEADER]:
+        'Cursor before the first message; absent on Server-Sent Events with `from` or `Last-Event-ID`',
     },
   },
 );
@@ -104,9 +108,9 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       'blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a',
       'height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer',
       'is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after',
-      `\`limit\` messages or when no more are there; the \`cursor\` of its last line is the next \`from\`. \`${CURSOR_HEADER}\`, on NDJSON`,
-      'and on events without `from`, is a cursor before the first message: the next `from` of an answer without one. The `EventSource` of browsers cannot send a',
-      'key: use `fetch`, as the client library does.',
+      `\`limit\` messages or when there are no more; the \`cursor\` of its last line is the next \`from\`. \`${CURSOR_HEADER}\` is a cursor`,
+      'before the first message: it is the next `from` if an answer has no message. Server-Sent Events with `from` or `Last-Event-ID`',
+      'do not have it. The `EventSource` of browsers cannot send a key: use `fetch`, as the client library does.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',

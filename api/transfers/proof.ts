@@ -38,7 +38,7 @@ export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRo
     path: '/api/transfers/proof/',
     summary: 'Prove a transfer',
     description: [
-      'The raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client',
+      'Returns the raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client',
       'can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does.',
       'That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`,',
       '`transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its',

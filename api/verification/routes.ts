@@ -25,7 +25,7 @@ export function publicVerificationRoute({ operator }: PublicVerificationDeps): R
     path: '/api/verification/',
     summary: 'Get how much of the index is verified',
     description: [
-      'The indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance',
+      'Returns the indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance',
       `changes sum to zero, and the last verification and rebuild. The answer may be ${MAX_AGE_SECONDS} seconds old.`,
     ].join(' '),
     tag: 'Verification',

@@ -129,7 +129,7 @@ function statsRoute({ pool }: WalletRouteDeps): Route {
     method: 'GET',
     path: `${path}stats/`,
     summary: 'Count registered wallets',
-    description: 'All, active and verified ones, of one network or of all.',
+    description: 'Counts all wallets, active ones and verified ones, of one network or of all.',
     query: z.object({ network: networkFilter().optional() }),
     response: { 200: walletStatsAnswer },
     async handler({ input: { query }, served }) {
@@ -148,7 +148,7 @@ function oneRoute({ pool }: WalletRouteDeps): Route {
     method: 'GET',
     path: `${path}{id}/`,
     summary: 'Get a registered wallet',
-    description: 'By its id, as `/api/dapps/vendor-wallets/` lists it.',
+    description: '`/api/dapps/vendor-wallets/` lists the ids.',
     params: walletParams,
     response: { 200: walletAnswer },
     async handler({ input: { params }, served }) {

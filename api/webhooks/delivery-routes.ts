@@ -125,8 +125,8 @@ function statsRoute({ pool, now }: DeliveryRouteDeps): Route {
     path: '/api/webhooks/{id}/stats/',
     summary: 'Count the deliveries of a webhook by hour or day',
     description: [
-      'By the time at which they were created, in UTC, oldest first, tests among them; hours and days without one are left out.',
-      `Counts the newest ${MAX_COUNTED.toLocaleString('en')} deliveries between the two times.`,
+      'Counts deliveries, tests included, by the time at which they were created, in UTC, oldest first; hours and days without one',
+      `are left out. Only the newest ${MAX_COUNTED.toLocaleString('en')} deliveries between the two times are counted.`,
     ].join(' '),
     params: webhookParams,
     query: hoursOrDays(DEFAULT_STEPS),

@@ -247,7 +247,7 @@ export class Operations extends HeyApiClient {
     /**
      * Prove a transfer
      *
-     * The raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does. That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`, `transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code `unverifiable` if the commitment or the hash of the block cannot be recomputed, as before Starknet 0.13.2.
+     * Returns the raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does. That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`, `transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code `unverifiable` if the commitment or the hash of the block cannot be recomputed, as before Starknet 0.13.2.
      *
      * **Limits**
      *
@@ -310,7 +310,7 @@ export class Operations extends HeyApiClient {
     /**
      * Follow transfers live
      *
-     * Sends the transfers that match all filters in the order of the chain, first those of the past from `from` on, then new ones as they are indexed. Types of message: `transfer`; `block`, after the last transfer of every block; `undo`, when blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after `limit` messages or when no more are there; the `cursor` of its last line is the next `from`. `X-Stream-Cursor`, on NDJSON and on events without `from`, is a cursor before the first message: the next `from` of an answer without one. The `EventSource` of browsers cannot send a key: use `fetch`, as the client library does. `as_of_block` is rejected: A stream goes on with the chain; `from` says where it begins.
+     * Sends the transfers that match all filters in the order of the chain, first those of the past from `from` on, then new ones as they are indexed. Types of message: `transfer`; `block`, after the last transfer of every block; `undo`, when blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after `limit` messages or when there are no more; the `cursor` of its last line is the next `from`. `X-Stream-Cursor` is a cursor before the first message: it is the next `from` if an answer has no message. Server-Sent Events with `from` or `Last-Event-ID` do not have it. The `EventSource` of browsers cannot send a key: use `fetch`, as the client library does. `as_of_block` is rejected: A stream goes on with the chain; `from` says where it begins.
      *
      * **Limits**
      *
@@ -333,7 +333,7 @@ export class Operations extends HeyApiClient {
     /**
      * Export transfers
      *
-     * All transfers that match the filters, in one file, lowest block first, then by position of the event and item of a batch. At least one of `token`, `account`, `from_account`, `to_account` is required, or a range: `from_block` and `to_block`, or `start_time` and `end_time`. The file is that of the chain whose newest block is in `X-Export-Block` and `X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip where `Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`; `/api/export/{id}.json` has the same, with the id in `X-Export-Id`. If the export cannot be finished, the connection breaks. One export of a user runs at a time. `X-Stream-Cursor` is where a stream with the same filters goes on behind the file: it first sends `undo` if the chain has changed since. It is absent with `txhash`, and where the file has no height. `as_of_block` is rejected: Use `to_block`.
+     * Returns all transfers that match the filters in one file, lowest block first, then by position of the event and item of a batch. At least one of `token`, `account`, `from_account`, `to_account` is required, or a range: `from_block` and `to_block`, or `start_time` and `end_time`. The file has the transfers of the chain whose newest block is in `X-Export-Block` and `X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip if `Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`; `/api/export/{id}.json` returns the same two values for the id in `X-Export-Id`. If the export cannot be finished, the connection breaks. One export of a user runs at a time. `X-Stream-Cursor` is the cursor from which a stream with the same filters continues after the file; that stream first sends `undo` if the chain has changed since. The header is absent with `txhash`, and if no block of the range is indexed. `as_of_block` is rejected: Use `to_block`.
      *
      * **Limits**
      *
@@ -341,7 +341,7 @@ export class Operations extends HeyApiClient {
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Requests of a key that read at a time: 1, of a user 1; others wait, up to 10 s (503)
      * - Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core
-     * - Minutes until a file must have begun; a range without a filter is sorted before (503): 10
+     * - Minutes until a file must have begun, including the sorting of a range without a filter (503): 10
      * - Minutes until an export that is still being sent breaks off: 60
      * - Seconds until a client that takes nothing is disconnected: 60
      * - Bytes per second that a client must take while others wait for its place: 250,000
@@ -358,7 +358,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the state of an export
      *
-     * Of an export of the same user in the last hour. `complete` is false while it is sent, and remains so if it broke off.
+     * Returns the state of an export that the same user began in the last hour. `complete` is false while the file is sent, and remains false if the export broke off.
      *
      * **Limits**
      *
@@ -377,7 +377,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the files of all transfers
      *
-     * Parquet files with the columns of an export, one for every range of heights accepted on L1. A listed file never changes. 404 where the operator has built none.
+     * Lists Parquet files with the columns of an export, one for each range of heights accepted on L1. A listed file never changes. Returns 404 if the operator has built none.
      *
      * **Limits**
      *
@@ -541,7 +541,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the price of a token
      *
-     * In US dollars; 0 if the feed does not know the token. The feed is queried if no price is stored, or with `force_refresh`; if it does not answer within 8 s, the stored price is returned. `as_of_block` is rejected: What it returns has a time, not a block.
+     * In US dollars; 0 if the feed does not know the token. The feed is queried if no price is stored, or with `force_refresh`; if it does not answer within 8 s, the stored price is returned. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -560,7 +560,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the prices of up to 100 tokens
      *
-     * Returns stored prices in request order. The feed is queried for missing ones after the response. `as_of_block` is rejected: What it returns has a time, not a block.
+     * Returns stored prices in request order. The feed is queried for missing ones after the response. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -584,7 +584,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the price of a token at a time
      *
-     * Returns the newest price at or before `at_time`, however old it is; 404 if there is none. `as_of_block` is rejected: What it returns has a time, not a block.
+     * Returns the newest price at or before `at_time`, however old it is; 404 if there is none. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -603,7 +603,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the prices of a token over time
      *
-     * Returns one bucket per interval, oldest first, in UTC; weeks begin on Monday. Buckets without a price are left out. Buckets are whole: the first one contains `start_time`. A response has at most 5,000 buckets; if there are more, continue with `next_start_time`. `as_of_block` is rejected: What it returns has a time, not a block.
+     * Returns one bucket per interval, oldest first, in UTC; weeks begin on Monday. Buckets without a price are left out. Buckets are whole: the first one contains `start_time`. A response has at most 5,000 buckets; if there are more, continue with `next_start_time`. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -623,7 +623,7 @@ export class Operations extends HeyApiClient {
     /**
      * List tokens
      *
-     * Curated tokens first. Leaves out hidden tokens unless `hidden` is given. `as_of_block` is rejected: What it returns has a time, not a block.
+     * Curated tokens first. Leaves out hidden tokens unless `hidden` is given. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -644,7 +644,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a token
      *
-     * `as_of_block` is rejected: What it returns has a time, not a block.
+     * `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -663,7 +663,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the holders of a token
      *
-     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. Where not all blocks from 0 on are indexed, balances are what accounts have gained since the index begins, and `complete` is false. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for a few seconds, so may be blocks above it, and after a reorg blocks that were replaced. With `at_time`, balances after the newest block at or before it; with that or `as_of_block`, 400 for tokens with more than 200,000 transfers until then.
+     * Sorted by balance, highest first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: for an NFT contract, the number of its NFTs; for an ERC-1155 contract, the sum over all ids. The zero address and accounts whose sum is not above zero are left out. If not all blocks from 0 on are indexed, a balance is what the account has gained since the index begins, and `complete` is false. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for a few seconds, blocks above it may be counted too, and after a reorg blocks that were replaced. With `at_time`, returns the balances after the newest block at or before it. With `at_time` or `as_of_block`, a token with more than 200,000 transfers until then returns 400.
      *
      * **Limits**
      *
@@ -684,7 +684,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the transfers of a token by hour or day
      *
-     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, periods end at that block, and its time is the default `end_time`. Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of unknown standard.
+     * Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most 8,784. The row of the newest block counts up to that block. With `as_of_block`, no later block is counted, and `end_time` is the time of that block by default. Hours and days without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees included. The zero address counts neither as a sender nor as a receiver. The volume is the sum of the amounts; for NFTs, their number; for contracts of unknown standard, 0.
      *
      * **Limits**
      *
@@ -704,7 +704,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the blocks and transfers of the chain by hour or day
      *
-     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. With `as_of_block`, periods end at that block, and its time is the default `end_time`. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together.
+     * Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most 8,784. The row of the newest block counts up to that block. With `as_of_block`, no later block is counted, and `end_time` is the time of that block by default. Hours and days without a block are left out. `accounts` counts senders and receivers except the zero address. `top_tokens` lists the 10 tokens with the most transfers in all these hours or days together.
      *
      * **Limits**
      *
@@ -724,7 +724,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get figures of an account
      *
-     * Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request: 400 for an account with more than 1,000,000 transfers. The zero address is no account and has no figures: its mints and burns are in `/api/tokens/{address}/stats/`.
+     * Counts all transfers of the account in the indexed blocks, fees included. Neither the account itself nor the zero address is a counterparty. `fees` sums the fees that the account paid. The figures are computed for each request, so an account with more than 1,000,000 transfers returns 400. The zero address is no account and has no figures: its mints and burns are in `/api/tokens/{address}/stats/`.
      *
      * **Limits**
      *
@@ -744,7 +744,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the metadata of an NFT
      *
-     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: What it returns has a time, not a block.
+     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -763,7 +763,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the NFTs of a contract
      *
-     * Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. `as_of_block` is rejected: What it returns has a time, not a block.
+     * Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -843,7 +843,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get how much of the index is verified
      *
-     * The indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance changes sum to zero, and the last verification and rebuild. The answer may be 10 seconds old. `as_of_block` is rejected: It is the state now.
+     * Returns the indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance changes sum to zero, and the last verification and rebuild. The answer may be 10 seconds old. `as_of_block` is rejected: It is the state now.
      *
      * **Limits**
      *
@@ -1103,7 +1103,7 @@ export class Operations extends HeyApiClient {
     /**
      * Count the deliveries of a webhook by hour or day
      *
-     * By the time at which they were created, in UTC, oldest first, tests among them; hours and days without one are left out. Counts the newest 100,000 deliveries between the two times.
+     * Counts deliveries, tests included, by the time at which they were created, in UTC, oldest first; hours and days without one are left out. Only the newest 100,000 deliveries between the two times are counted.
      *
      * **Limits**
      *
@@ -1185,7 +1185,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a category
      *
-     * By its slug, as `/api/dapps/categories/` lists it.
+     * `/api/dapps/categories/` lists the slugs.
      *
      * **Limits**
      *
@@ -1246,7 +1246,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a dApp
      *
-     * By its slug, as `/api/dapps/apps/` lists it.
+     * `/api/dapps/apps/` lists the slugs.
      *
      * **Limits**
      *
@@ -1383,7 +1383,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a class hash
      *
-     * By its id, as `/api/dapps/account-class-hashes/` lists it.
+     * `/api/dapps/account-class-hashes/` lists the ids.
      *
      * **Limits**
      *
@@ -1465,7 +1465,7 @@ export class Operations extends HeyApiClient {
     /**
      * Count registered wallets
      *
-     * All, active and verified ones, of one network or of all.
+     * Counts all wallets, active ones and verified ones, of one network or of all.
      *
      * **Limits**
      *
@@ -1484,7 +1484,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a registered wallet
      *
-     * By its id, as `/api/dapps/vendor-wallets/` lists it.
+     * `/api/dapps/vendor-wallets/` lists the ids.
      *
      * **Limits**
      *
@@ -1628,7 +1628,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a domain
      *
-     * By its id, as `/api/dapps/domains/` lists it.
+     * `/api/dapps/domains/` lists the ids.
      *
      * **Limits**
      *
@@ -1710,7 +1710,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get one of the caller's reports
      *
-     * With its status; 404 for the reports of others.
+     * Returns the report with its status; 404 for the reports of others.
      *
      * **Limits**
      *

@@ -2935,7 +2935,7 @@ export type StreamTransfersData = {
          */
         'X-Min-Block'?: number;
         /**
-         * Of events: a cursor, which takes precedence over `from`
+         * Cursor of the last event received, to resume after it; takes precedence over `from`. For Server-Sent Events only
          */
         'Last-Event-ID'?: string;
     };
