@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
+import { readClasses } from '../http/clickhouse.ts';
 import type { Allowance } from './allowance.ts';
 
 /** Limits the successful calls of a key in a rolling hour. */
@@ -19,8 +20,11 @@ export interface Slot extends Allowance {
 
 export const HOUR_MS = 3_600_000;
 
-/** A slot that was never ended (its process died, or the answer of Redis was lost) expires. Longer than any call. */
-const SLOT_TTL_MS = 120_000;
+/**
+ * A slot that was never ended (its process died, or the answer of Redis was lost) expires. Longer than an export takes to
+ * begin, which is the longest call: a success after its slot has expired could exceed the ceiling.
+ */
+export const SLOT_TTL_MS = readClasses.export.waitMs + readClasses.export.readMs + 60_000;
 
 /**
  * A key's successes are a list of `second:before:after`: the running count before and after that second. The last `after`
