@@ -48,7 +48,10 @@ export async function runProcess(
     if (hasSupervisor && process.ppid !== parent) ended.resolve(0);
   }, 500);
 
-  main({ releasers, signal: stop.signal, fail }).catch(fail);
+  main({ releasers, signal: stop.signal, fail }).catch((error: unknown) => {
+    // The reason of the signal ends a wait that the process was stopped in.
+    if (error !== stop.signal.reason) fail(error);
+  });
   const code = await ended.promise;
   clearInterval(watch);
   stop.abort();

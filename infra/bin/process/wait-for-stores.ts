@@ -1,4 +1,3 @@
-import { AppError } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { retry } from '../../retry.ts';
 import { shortReason } from './error-text.ts';
@@ -8,7 +7,7 @@ const LOG_EVERY = 10;
 
 /**
  * Retries `work` while a store is unavailable, as stores may still be starting, and logs what it waits for. Throws every
- * other error at once.
+ * other error at once, and the reason of the signal once that is aborted.
  */
 export async function retryUntilAvailable<T>(
   what: string | (() => Promise<string>),
@@ -19,29 +18,17 @@ export async function retryUntilAvailable<T>(
     isTransient,
   }: { log: Logger; signal: AbortSignal; isTransient: (error: unknown) => boolean },
 ): Promise<T> {
-  let name = '';
-  let cause: unknown;
   const attemptOnce = async (attempt: number): Promise<T> => {
     try {
       return await work();
     } catch (error) {
       if (isTransient(error) && !signal.aborted && attempt % LOG_EVERY === 1) {
         // Probing the stores takes seconds, so it happens only when it is logged.
-        name = typeof what === 'string' ? what : await what();
+        const name = typeof what === 'string' ? what : await what();
         log.warn({ reason: shortReason(error) }, `waiting for ${name}`);
       }
       throw error;
     }
   };
-  try {
-    return await retry(attemptOnce, {
-      isRetryable: isTransient,
-      signal,
-      maxMs: 2000,
-      onRetry: (error) => void (cause = error),
-    });
-  } catch (error) {
-    if (error !== signal.reason || cause === undefined) throw error;
-    throw new AppError('STORE_UNAVAILABLE', `stopped while waiting for ${name}`, { cause });
-  }
+  return await retry(attemptOnce, { isRetryable: isTransient, signal, maxMs: 2000 });
 }

@@ -20,16 +20,16 @@ beforeAll(async () => {
 });
 afterAll(async () => await own?.drop());
 
-/** The store that a role's log names while it waits, and the exit code after SIGTERM. */
+/** The store that a role's log names while it waits, the exit code after SIGTERM, and whether it logs a failure. */
 async function startUp(
   role: string,
   env: Readonly<Record<string, string>>,
-): Promise<{ waitsFor: string; code: number | null }> {
+): Promise<{ waitsFor: string; code: number | null; isFailure: boolean }> {
   const child = spawn(process.execPath, ['infra/bin/tds.ts', role], {
     env: { PATH: process.env['PATH'] ?? '', SECRET_KEY: '5c'.repeat(32), PORT: '0', ...own.env, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
   let logged = '';
   const waitsFor = await new Promise<string>((resolve) => {
     child.stdout.on('data', (chunk: Buffer) => {
@@ -45,7 +45,7 @@ async function startUp(
   const killer = setTimeout(() => child.kill('SIGKILL'), 30_000);
   const code = await ended;
   clearTimeout(killer);
-  return { waitsFor, code };
+  return { waitsFor, code, isFailure: logged.includes('"level":60') };
 }
 
 const nobody = '127.0.0.1:1';
@@ -59,7 +59,7 @@ test.each([
   ],
 ])('a role waits for %s, which %s needs, and names it', async (what, role, env) => {
   const outcome = await startUp(role, { STARKNET_RPC_URL: `http://${nobody}`, ...env });
-  expect(outcome).toEqual({ waitsFor: what, code: 0 });
+  expect(outcome).toEqual({ waitsFor: what, code: 0, isFailure: false });
 });
 
 test('the API starts without a URL that it could write with', async () => {
