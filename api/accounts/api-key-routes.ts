@@ -20,6 +20,7 @@ import type { CommandsFor } from '../commands/command-queue.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { acceptedResult, identifyCommand } from '../commands/idempotency.ts';
+import { submitForCaller } from '../commands/submit-for-caller.ts';
 import { bucketStart } from '../http/intervals.ts';
 import { integer, timestamp } from '../http/params.ts';
 import { parseOriginRule } from '../auth/restrictions.ts';
@@ -209,22 +210,17 @@ function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps):
     response: { 200: keyAnswer },
     async handler({ input: { params, body }, user, served, request }) {
       const { allowed_origins, allowed_ips, expires_at, ...rest } = body;
-      const actor = `user:${user.id}`;
-      const command = identifyCommand(secretKey, actor, request, body);
-      const outcome = await commandsFor(request).submit({
-        type: 'api-key.update',
-        actor,
-        ...command,
-        body: {
-          user_id: user.id,
-          key_id: params.id,
-          ...rest,
-          ...(allowed_origins === undefined ? {} : { allowed_origins: distinct(allowed_origins) }),
-          ...(allowed_ips === undefined ? {} : { allowed_ips: distinct(allowed_ips) }),
-          ...(expires_at === undefined ? {} : { expires_at: futureTime(expires_at, now) }),
-        },
-      });
-      const key = keyRecord.parse(acceptedResult(command, outcome));
+      const changes = {
+        user_id: user.id,
+        key_id: params.id,
+        ...rest,
+        ...(allowed_origins === undefined ? {} : { allowed_origins: distinct(allowed_origins) }),
+        ...(allowed_ips === undefined ? {} : { allowed_ips: distinct(allowed_ips) }),
+        ...(expires_at === undefined ? {} : { expires_at: futureTime(expires_at, now) }),
+      };
+      const submit = submitForCaller(commandsFor, secretKey);
+      const result = await submit(user, { type: 'api-key.update', body: changes }, { request, input: body });
+      const key = keyRecord.parse(result);
       return { status: 200, body: presentKey(key, await lastUse(pool, served, key.id)) };
     },
   });
@@ -248,15 +244,9 @@ function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
     body: z.object({ key_id: integerField() }),
     response: { 200: doneAnswer },
     async handler({ input: { body }, user, request }) {
-      const actor = `user:${user.id}`;
-      const command = identifyCommand(secretKey, actor, request, body);
-      const outcome = await commandsFor(request).submit({
-        type: 'api-key.delete',
-        actor,
-        ...command,
-        body: { user_id: user.id, key_id: body.key_id },
-      });
-      acceptedResult(command, outcome);
+      const submit = submitForCaller(commandsFor, secretKey);
+      const asked = { user_id: user.id, key_id: body.key_id };
+      await submit(user, { type: 'api-key.delete', body: asked }, { request, input: body });
       return { status: 200, body: { success: true as const, detail: 'API key deleted.' } };
     },
   });
