@@ -5,17 +5,14 @@ import type { Pair } from '../../projections/balances/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { AccountBalanceData, BalanceData } from '../../schemas/api/balances.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
-import { decimalsOf } from '../../schemas/money.ts';
+import { worth } from '../../schemas/money.ts';
+import { decimalsOfToken } from '../tokens/present.ts';
 import { isoSeconds } from '../transfers/present.ts';
 import { iso } from '../http/times.ts';
 import type { FreshBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
-import { worth } from '../../schemas/money.ts';
 
 type KnownBalance = FreshBalance & { readonly balance: bigint };
-
-const decimals = (token: TokenRow | undefined): number =>
-  decimalsOf(token?.decimals ?? null, token?.standard ?? null);
 
 const freshness = ({ lastUpdated, isStale }: FreshBalance) => ({
   last_updated: iso(lastUpdated),
@@ -24,7 +21,7 @@ const freshness = ({ lastUpdated, isStale }: FreshBalance) => ({
 
 export function presentBalance(known: KnownBalance, price: string | undefined): BalanceData {
   const { pair, token, balance } = known;
-  const usd = price === undefined ? null : worth(balance, decimals(token), price);
+  const usd = price === undefined ? null : worth(balance, decimalsOfToken(token), price);
   return {
     account_address: pair.account,
     token_address: pair.token,
@@ -48,18 +45,18 @@ export function presentAccountBalance(known: KnownBalance, price: string | undef
       address: pair.token,
       symbol: token?.symbol ?? '',
       name: token?.name ?? '',
-      decimals: decimals(token),
+      decimals: decimalsOfToken(token),
       current_price_usd: price ?? null,
       logo: token?.logo ?? null,
     },
     balance: balance.toString(),
-    balance_usd: (price === undefined ? null : worth(balance, decimals(token), price)) ?? '0',
+    balance_usd: (price === undefined ? null : worth(balance, decimalsOfToken(token), price)) ?? '0',
     ...freshness(known),
   };
 }
 
 export function presentHistoryRow(row: HistoryRow, token: TokenRow | undefined, price: string | null) {
-  const usd = price === null ? null : worth(row.balance, decimals(token), price);
+  const usd = price === null ? null : worth(row.balance, decimalsOfToken(token), price);
   return {
     time: isoSeconds(row.timestamp),
     block_number: row.block,

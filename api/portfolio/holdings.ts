@@ -2,7 +2,7 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { compareDecimals, createSum, decimalText, valueAt } from '../../schemas/money.ts';
 import type { Decimal } from '../../schemas/money.ts';
-import { decimalsOf } from '../../schemas/money.ts';
+import { decimalsOfToken } from '../tokens/present.ts';
 
 /** A non-zero balance. */
 export interface Held {
@@ -18,9 +18,6 @@ export interface Holding extends Held {
   /** null: no price. */
   readonly worth: { readonly price: string; readonly usd: Decimal } | null;
 }
-
-export const decimalsOfToken = (token: TokenRow | undefined): number =>
-  decimalsOf(token?.decimals ?? null, token?.standard ?? null);
 
 /** The value of an amount of a token; null without a price. */
 export function usdOf(

@@ -12,7 +12,8 @@ import type { Route } from '../http/route.ts';
 import { MAX_BALANCES } from '../balances/account.ts';
 import { readLimit, figure } from '../http/stated-limits.ts';
 import { iso, isoOrNull } from '../http/times.ts';
-import { createTotals, decimalsOfToken } from './holdings.ts';
+import { decimalsOfToken } from '../tokens/present.ts';
+import { createTotals } from './holdings.ts';
 import type { Holding } from './holdings.ts';
 import { portfolioAt, portfolioHistory } from './portfolio.ts';
 

@@ -4,6 +4,9 @@ import type { TokenAnswer } from '../../schemas/api/tokens.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 import { iso } from '../http/times.ts';
 
+export const decimalsOfToken = (token: TokenRow | undefined): number =>
+  decimalsOf(token?.decimals ?? null, token?.standard ?? null);
+
 export function presentToken(token: TokenRow, latest: LatestPrice | undefined): TokenAnswer {
   const { standard } = token;
   const price = latest?.price ?? null;
@@ -11,7 +14,7 @@ export function presentToken(token: TokenRow, latest: LatestPrice | undefined): 
     address: token.token,
     symbol: token.symbol ?? '',
     name: token.name ?? '',
-    decimals: decimalsOf(token.decimals, standard),
+    decimals: decimalsOfToken(token),
     logo: token.logo,
     current_price_usd: price?.usd ?? null,
     price_updated_at: price === null ? null : iso(price.observedAt),
