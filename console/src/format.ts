@@ -1,5 +1,7 @@
 /** Texts for amounts, prices and times. Amounts are integers in the smallest unit; no digit is rounded. */
 
+import { formatAmount } from 'token-data-service-client';
+
 /** Most leading zeros of a fraction that are written out. */
 const MOST_ZEROS = 12;
 /** Digits of a fraction in short texts: after a whole part, or after the leading zeros. */
@@ -17,16 +19,7 @@ function parts(text: string): { sign: string; whole: string; fraction: string } 
 
 /** The whole amount, thousands separated: `amountText(1234500n, 3)` is `1,234.5`. */
 export function amountText(amount: bigint, decimals: number): string {
-  return groupedDecimal(decimalText(amount, decimals));
-}
-
-/** The whole amount without separators, for spreadsheets and the clipboard: `1234.5`. */
-export function decimalText(amount: bigint, decimals: number): string {
-  const sign = amount < 0n ? '-' : '';
-  const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0');
-  const whole = digits.slice(0, digits.length - decimals);
-  const fraction = decimals === 0 ? '' : digits.slice(-decimals).replace(/0+$/, '');
-  return `${sign}${whole}${fraction === '' ? '' : `.${fraction}`}`;
+  return groupedDecimal(formatAmount(amount, decimals));
 }
 
 /** A decimal text with its thousands separated. */
@@ -40,7 +33,7 @@ export function groupedDecimal(text: string): string {
  * ten instead: `7.3848…e60`.
  */
 export function shortAmount(amount: bigint, decimals: number): string {
-  const { sign, whole, fraction } = parts(decimalText(amount, decimals));
+  const { sign, whole, fraction } = parts(formatAmount(amount, decimals));
   const zeros = /^0*/.exec(fraction)?.[0].length ?? 0;
   if (whole === '0' && fraction !== '' && zeros > MOST_ZEROS) {
     const bound = `0.${'0'.repeat(MOST_ZEROS - 1)}1`;

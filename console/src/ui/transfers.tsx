@@ -1,8 +1,9 @@
 import type { JSX } from 'preact';
+import { formatAmount } from 'token-data-service-client';
 
 import { toCsv } from '../csv.ts';
 import { download } from '../download.ts';
-import { countText, decimalText } from '../format.ts';
+import { countText } from '../format.ts';
 import type { TransferRow } from '../transfer-page.ts';
 import { Table } from './parts.tsx';
 import type { Column } from './parts.tsx';
@@ -122,7 +123,7 @@ export function CsvButton({
       row.nft_token_id,
       row.from_address,
       row.to_address,
-      decimalText(BigInt(row.value), decimalsOf(row)),
+      formatAmount(BigInt(row.value), decimalsOf(row)),
       row.value,
       String(row.is_fee),
       row.execution_status,

@@ -1,12 +1,12 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { formatAmount } from 'token-data-service-client';
 
 import { shownImage } from '../images.ts';
 
 import {
   amountText,
   countText,
-  decimalText,
   localTime,
   numberText,
   printable,
@@ -69,7 +69,7 @@ export function Amount({
 }): JSX.Element {
   const amount = BigInt(value);
   return (
-    <Copyable full={amountText(amount, decimals)} copied={decimalText(amount, decimals)}>
+    <Copyable full={amountText(amount, decimals)} copied={formatAmount(amount, decimals)}>
       {shortAmount(amount, decimals)}
     </Copyable>
   );
