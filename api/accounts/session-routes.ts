@@ -16,7 +16,7 @@ import type { PasswordChecker } from '../auth/passwords.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { MAX_FAILED } from '../limits/login-attempts.ts';
-import { iso } from '../http/times.ts';
+import { HOUR_MS, iso } from '../http/times.ts';
 
 export interface SessionRouteDeps {
   readonly pool: Sql;
@@ -74,7 +74,7 @@ function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }:
         });
       }
       const token = randomBytes(32).toString('base64url');
-      const expiresAt = now() + sessionHours * 3_600_000;
+      const expiresAt = now() + sessionHours * HOUR_MS;
       const outcome = await commandsFor(request).submit({
         type: 'session.open',
         actor: `user:${user.id}`,

@@ -4,7 +4,7 @@ import { hashSecret, isWellFormedApiKey } from './api-key.ts';
 import { addressBlock } from '../http/client-address.ts';
 import { HttpError, permissionDenied, unauthenticated } from '../http/errors.ts';
 import { rateLimitHeaders, wholeSeconds } from '../limits/allowance.ts';
-import { HOUR_MS } from '../limits/ceilings.ts';
+import { HOUR_MS } from '../http/times.ts';
 import type { Slot } from '../limits/ceilings.ts';
 import type { Limits } from '../limits/limits.ts';
 import type { CallerNote } from '../http/request-state.ts';

@@ -3,6 +3,7 @@ import { sleep } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { UsageMessage } from '../../schemas/messages/usage.ts';
+import { HOUR_MS } from '../http/times.ts';
 
 /** Counts the calls of API keys in memory and publishes the counts every few seconds. */
 export interface UsageCounter {
@@ -13,7 +14,6 @@ export interface UsageCounter {
 
 /** A crash loses the counts of at most this time. */
 const PUBLISH_INTERVAL_MS = 5000;
-const HOUR_MS = 3_600_000;
 
 type Count = Pick<UsageMessage, 'key_id' | 'hour' | 'calls' | 'successful' | 'last_used_at'>;
 

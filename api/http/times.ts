@@ -1,6 +1,6 @@
 /** Times in answers: ISO 8601 in UTC, with `Z`. */
 
-const HOUR_MS = 3_600_000;
+export const HOUR_MS = 3_600_000;
 const DAY_HOURS = 24;
 const HOURS = Array.from({ length: DAY_HOURS }, (_, hour) =>
   new Date(hour * HOUR_MS).toISOString().slice(-14),

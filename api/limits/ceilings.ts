@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import { readClasses } from '../http/clickhouse.ts';
+import { HOUR_MS } from '../http/times.ts';
 import type { Allowance } from './allowance.ts';
 
 /** Limits the successful calls of a key in a rolling hour. */
@@ -17,8 +18,6 @@ export interface Ceilings {
 export interface Slot extends Allowance {
   end(isSuccess: boolean): Promise<void>;
 }
-
-export const HOUR_MS = 3_600_000;
 
 /**
  * A slot that was never ended (its process died, or the answer of Redis was lost) expires. Longer than an export takes to

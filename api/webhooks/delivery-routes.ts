@@ -32,7 +32,7 @@ import { defineRoute } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
 import type { CallerUser, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
-import { iso } from '../http/times.ts';
+import { HOUR_MS, iso } from '../http/times.ts';
 import { webhookParams } from './fields.ts';
 import { presentDelivery } from './present.ts';
 
@@ -113,7 +113,6 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
   });
 }
 
-const HOUR_MS = 3_600_000;
 const STEPS = { '1 hour': HOUR_MS, '1 day': 24 * HOUR_MS } as const;
 const DEFAULT_STEPS = 24;
 
