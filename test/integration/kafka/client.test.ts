@@ -141,7 +141,7 @@ describe('topics that can lose messages', () => {
       resources: [{ type: ConfigResourceTypes.TOPIC, name, configEntries }],
     });
     // The controller acknowledges a change before the broker that is asked for it has applied it.
-    await expect.poll(described).toMatchObject(entries);
+    await expect.poll(described, { timeout: 10_000 }).toMatchObject(entries);
   };
   const described = async (): Promise<Record<string, string>> => {
     const { resources } = await admin.describeConfigs({
@@ -165,7 +165,13 @@ describe('topics that can lose messages', () => {
     [{ 'cleanup.policy': 'compact' }, 'cleanup.policy=compact', 'cleanup.policy=delete'],
     [{ 'max.message.bytes': '1048588' }, 'max.message.bytes=1048588', 'max.message.bytes='],
   ])('are refused by name, with the command that changes them: %j', async (unsafe, found, wanted) => {
-    const safe = { 'retention.ms': '-1', 'retention.bytes': '-1', 'max.message.bytes': '17825792' };
+    // Each setting that a case changes, for `configure` to see that it has its safe value again.
+    const safe = {
+      'retention.ms': '-1',
+      'retention.bytes': '-1',
+      'cleanup.policy': 'delete',
+      'max.message.bytes': '17825792',
+    };
     await configure({ ...safe, ...unsafe });
     try {
       const refused = await kafka.ensureTopics().then(

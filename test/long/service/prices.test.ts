@@ -87,8 +87,11 @@ test('prices of listed tokens reach the log, invalid prices are rejected, and st
     async () => expect([...(await observed()).keys()]).toEqual(expect.arrayContaining(common)),
     60_000,
   );
-  const { json } = await service.get('/api/tokens/?common=true');
-  expect(json).toMatchObject({ count: common.length });
+  // The listings and the prices are in different topics: the tokens may be written after the prices are in the log.
+  await eventually(async () => {
+    const { json } = await service.get('/api/tokens/?common=true');
+    expect(json).toMatchObject({ count: common.length });
+  }, 10_000);
   expect((await operate('status', '--once')).stdout).toMatch(
     /^prices +\d+ accepted, 1 untracked; last published/m,
   );
