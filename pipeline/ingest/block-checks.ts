@@ -58,6 +58,11 @@ export function withBlockChecks({ node, clock, ...settings }: BlockCheckDeps): I
       newest = found?.height ?? newest;
       return found;
     },
+    async getBlockHeader(id, options) {
+      const header = await node.getBlockHeader(id, options);
+      if (id === 'latest') newest = header.height;
+      return header;
+    },
     async getBlockWithReceipts(id, options) {
       const comparisons: Comparison[] = [];
       const fetched = await fetch(id, comparisons, options);

@@ -61,9 +61,19 @@ export interface CheckedOptions extends Partial<Pick<CheckSettings, 'mode' | 'in
   readonly store?: CommitmentStore;
   /** The newest blocks that the node reports, in turn, before any is fetched. */
   readonly heads?: readonly number[];
+  /** The height of the header that is read by the tag of the newest block, after that. */
+  readonly latest?: number;
   /** Time in milliseconds. */
   readonly now?: () => number;
 }
+
+const newestHeader = {
+  hash: ZERO_FELT,
+  parentHash: ZERO_FELT,
+  status: 'ACCEPTED_ON_L2',
+  timestamp: 0,
+  transactionCount: 0,
+} as const;
 
 type CheckedNode = IngestNode & Pick<CommitmentChecks, 'flush' | 'published' | 'reverted'>;
 
@@ -75,6 +85,7 @@ export async function checkedNode(
     incomplete = 'refuse',
     store = knownStore(),
     heads = [],
+    latest,
     now = () => LONG_AFTER,
   }: CheckedOptions = {},
 ): Promise<CheckedNode> {
@@ -87,7 +98,7 @@ export async function checkedNode(
       chainId: never,
       specVersion: never,
       blockHashAndNumber: async () => ({ height: reported.shift() ?? 0, hash: ZERO_FELT }),
-      getBlockHeader: never,
+      getBlockHeader: async () => ({ ...newestHeader, height: latest ?? (await never()) }),
       l1Accepted: never,
       getBlockWithReceipts: async (id) => blocks[Number(id)] ?? (await never()),
     },
@@ -98,6 +109,7 @@ export async function checkedNode(
     log,
   });
   while (reported.length > 0) await node.blockHashAndNumber();
+  if (latest !== undefined) await node.getBlockHeader('latest');
   return {
     ...node,
     flush: () => checks.flush(),

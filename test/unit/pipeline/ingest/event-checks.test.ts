@@ -86,6 +86,13 @@ test('sample compares the newest 64 blocks and one in sixteen of those below, he
   expect(compared(await outcomes(blocks, 'all', knownStore(['events 0.14.0']), 199))).toHaveLength(200);
 });
 
+test('samples from the first block on where the newest header was read before', async () => {
+  const blocks = Array.from({ length: 40 }, (_, height) => fetched(height, true));
+  const options = { store: knownStore(['events 0.14.0']), latest: 199 };
+  const found = await checkedBlocks(blocks, options, ({ body }) => body.event_check);
+  expect([...found.keys()].filter((height) => found[height] === 'verified')).toEqual([0, 16, 32]);
+});
+
 test('refuses mismatches of a version of which none has matched, once another version has', async () => {
   const { body, ...rest } = fetched(1, false);
   const other = { ...rest, body: { ...body, starknet_version: '9.9.9' } };
