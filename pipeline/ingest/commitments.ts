@@ -5,6 +5,7 @@ import type { Logger } from '../../infra/log.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { isHashable } from '../../schemas/commitment/block-hash.ts';
+import type { ComputeCommitment } from '../../schemas/commitment/compute.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { IngestMetrics } from './metrics.ts';
@@ -136,6 +137,7 @@ export interface CheckSettings {
   readonly mode: 'sample' | 'all' | 'head' | 'refuse' | 'record' | 'off';
   /** What becomes of a block that lacks compared data, once the commitment is enforced. */
   readonly incomplete: 'refuse' | 'accept';
+  readonly compute: ComputeCommitment;
   readonly log: Logger;
 }
 

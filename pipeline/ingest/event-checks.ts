@@ -1,4 +1,5 @@
-import { checkEvents, hasEvents } from '../../schemas/commitment/check.ts';
+import { hasEvents, outcomeWithoutHashing } from '../../schemas/commitment/check.ts';
+import type { EventCheck } from '../../schemas/messages/chain-blocks.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
 import type { CheckSettings, Comparison } from './commitments.ts';
@@ -24,7 +25,14 @@ export function createEventCheck(
   comparisons: Comparison[],
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
-  const { checks, mode, incomplete: policy, log, fetch, newest } = deps;
+  const { checks, mode, incomplete: policy, log, compute, fetch, newest } = deps;
+
+  const compare = async ({ body, eventCommitment }: FetchedBlock): Promise<EventCheck> => {
+    const unhashed = outcomeWithoutHashing(body, eventCommitment);
+    if (unhashed !== null) return unhashed;
+    const computed = await compute({ of: 'events', transactions: body.transactions });
+    return computed === eventCommitment ? 'verified' : 'mismatched';
+  };
 
   /** Whether another block matches: its neighbours, the newest, and the middle one. */
   const findMatch = async (height: number, options: CallOptions | undefined): Promise<boolean> => {
@@ -33,7 +41,7 @@ export function createEventCheck(
       if (other === height || other < 0) continue;
       const block = await fetch(other, options).catch(() => null);
       if (block === null || !hasEvents(block.body)) continue;
-      if (checkEvents(block.body, block.eventCommitment) !== 'verified') continue;
+      if ((await compare(block)) !== 'verified') continue;
       checks.compared(block.body, [{ commitment: 'events', outcome: 'verified', isConclusive: true }]);
       return true;
     }
@@ -53,7 +61,7 @@ export function createEventCheck(
   return async (block, comparisons, options) => {
     const { body } = block;
     const { height, hash } = body;
-    const found = checkEvents(body, block.eventCommitment);
+    const found = await compare(block);
     const outcome = found === 'verified' && block.isBound === false ? 'no_commitment' : found;
     const isIncomplete = outcome === 'no_commitment';
     if (outcome === 'mismatched' && (await isRefused(height, options))) {

@@ -1,6 +1,6 @@
 import { blockHash } from '../../schemas/commitment/block-hash.ts';
-import { eventCommitment } from '../../schemas/commitment/events.ts';
-import { receiptCommitment, transactionCommitment } from '../../schemas/commitment/transactions.ts';
+import type { ComputeCommitment } from '../../schemas/commitment/compute.ts';
+import type { TransactionDetails } from '../../schemas/commitment/transactions.ts';
 import { FIRST_WITH_COMMITMENTS, isOlderThan } from '../../schemas/commitment/versions.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
@@ -39,19 +39,16 @@ const MAX_CONFIRMED = 100;
  * another version has matched, a mismatch is accepted only if a neighbour of the same version does not match either, because
  * any block can name any version.
  */
-export function createHeaderCheck({
-  checks,
-  mode,
-  incomplete: policy,
-  log,
-  isLeftOut,
-  fetch,
-}: HeaderCheckDeps): (
+export function createHeaderCheck(
+  deps: HeaderCheckDeps,
+): (
   block: FetchedBlock,
   details: Details,
   comparisons: Comparison[],
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
+  const { checks, mode, incomplete: policy, log, isLeftOut, fetch } = deps;
+  const { withCommitments, rootOutcome, compareAll } = createComparisons(deps.compute);
   const confirmed = new Set<string>();
   /** Blocks that lacked data before any block had matched. A node may never return it. */
   let incompletes = 0;
@@ -64,7 +61,9 @@ export function createHeaderCheck({
     const { height, starknet_version: version } = body;
     const key = `${commitment} ${version}`;
     if (confirmed.has(key)) return true;
-    if (!noneVerified(commitment, await neighboursOf(fetch, body, options))) return false;
+    const neighbours = await neighboursOf(fetch, body, options);
+    const { isAnyWhole, isAnyVerified } = await compareAll(commitment, neighbours);
+    if (isAnyVerified || !isAnyWhole) return false;
     if (confirmed.size < MAX_CONFIRMED) confirmed.add(key);
     log.warn({ height, commitment, version }, 'commitment not enforced: no block of this version matches');
     return true;
@@ -81,7 +80,7 @@ export function createHeaderCheck({
       // Not enforced yet: a neighbour that matches shows that the chain does not make up its commitments.
       const failed = outcome === 'incomplete' ? ++incompletes : checks.mismatchesInARow(commitment) + 1;
       if (failed > PROBED) return false;
-      return (await neighboursOf(fetch, body, options)).some((other) => isVerified(commitment, other));
+      return (await compareAll(commitment, await neighboursOf(fetch, body, options))).isAnyVerified;
     }
     if (await checks.isEnforced(commitment, body.starknet_version)) return true;
     // Also an incomplete block: any block can name an unknown version.
@@ -107,7 +106,7 @@ export function createHeaderCheck({
       await checks.refused(body, { commitment: 'block_hash', isConclusive: false });
       throw mismatched(body, 'version');
     }
-    const whole = withCommitments(body, details);
+    const whole = await withCommitments(body, details);
     const outcome = hashOutcome(whole);
     await settle('block_hash', outcome);
     const compared = outcome === 'verified' ? whole : body;
@@ -115,7 +114,7 @@ export function createHeaderCheck({
     const isBound = outcome === 'verified' || !(await checks.isEnforced('block_hash', null));
     for (const commitment of ['transactions', 'receipts'] as const) {
       if (isLeftOut(body, commitment, options)) continue;
-      const found = rootOutcome(commitment, compared, details);
+      const found = await rootOutcome(commitment, compared, details);
       const checked = found === 'verified' && !isBound ? 'incomplete' : found;
       await settle(commitment, checked, body.transactions.length > 0);
     }
@@ -137,22 +136,82 @@ async function neighboursOf(
   return neighbours.filter((other) => other !== null).filter(({ body }) => body.starknet_version === version);
 }
 
-/** Whether at least one of these blocks can be compared, and none matches. */
-function noneVerified(commitment: HeaderCommitment, blocks: readonly FetchedBlock[]): boolean {
-  return blocks.some((one) => isWhole(commitment, one)) && !blocks.some((one) => isVerified(commitment, one));
+/** Comparisons of a block with its hash, and with the commitments to its transactions and receipts. */
+function createComparisons(computeCommitment: ComputeCommitment) {
+  const compute = async (
+    of: RootCommitment,
+    { starknet_version: version, transactions }: BlockBody,
+    given: Details,
+  ): Promise<Felt | null> => {
+    const details = detailsOf(given);
+    if (details === null) return null;
+    const committed = transactions.map(({ hash, fee, execution_status }) => ({
+      hash,
+      fee,
+      execution_status,
+    }));
+    return await computeCommitment({ of, version, transactions: committed, details });
+  };
+
+  const rootOutcome = async (
+    commitment: RootCommitment,
+    body: BlockBody,
+    details: Details,
+  ): Promise<CheckOutcome> => {
+    const given = body.header?.[COMMITMENT_FIELDS[commitment]];
+    const isGiven = given !== undefined && (given !== ZERO_FELT || body.transactions.length === 0);
+    const found = isGiven ? await compute(commitment, body, details) : null;
+    if (found === null) return 'incomplete';
+    return found === given ? 'verified' : 'mismatched';
+  };
+
+  /**
+   * Nodes return zero for commitments that they do not know. These are computed from the block instead: if the header then
+   * hashes to the hash of the block, they are right.
+   */
+  const withCommitments = async (body: BlockBody, details: Details): Promise<BlockBody> => {
+    const { header, transactions } = body;
+    if (header === undefined || transactions.length === 0) return body;
+    // The hash could not be computed either way.
+    if (header.state_diff_commitment === ZERO_FELT) return body;
+    const changed = { ...header };
+    if (header.event_commitment === ZERO_FELT)
+      changed.event_commitment = (await computeCommitment({ of: 'events', transactions })) ?? ZERO_FELT;
+    for (const commitment of ['transactions', 'receipts'] as const) {
+      const field = COMMITMENT_FIELDS[commitment];
+      if (header[field] === ZERO_FELT)
+        changed[field] = (await compute(commitment, body, details)) ?? ZERO_FELT;
+    }
+    return { ...body, header: changed };
+  };
+
+  /** The outcomes of several blocks for one commitment. */
+  const compareAll = async (
+    commitment: HeaderCommitment,
+    blocks: readonly FetchedBlock[],
+  ): Promise<{ readonly isAnyWhole: boolean; readonly isAnyVerified: boolean }> => {
+    const compared = await Promise.all(
+      blocks.map(async ({ body, details }) => {
+        const outcome =
+          commitment === 'block_hash'
+            ? hashOutcome(await withCommitments(body, details))
+            : await rootOutcome(commitment, body, details);
+        // A block without transactions matches on any chain.
+        const isConclusive = commitment === 'block_hash' || body.transactions.length > 0;
+        return { isWhole: outcome !== 'incomplete', isVerified: outcome === 'verified' && isConclusive };
+      }),
+    );
+    return {
+      isAnyWhole: compared.some(({ isWhole }) => isWhole),
+      isAnyVerified: compared.some(({ isVerified }) => isVerified),
+    };
+  };
+  return { withCommitments, rootOutcome, compareAll };
 }
 
-/** Whether a block can be compared. */
-function isWhole(commitment: HeaderCommitment, { body, details }: FetchedBlock): boolean {
-  if (commitment === 'block_hash') return hashOutcome(withCommitments(body, details)) !== 'incomplete';
-  return rootOutcome(commitment, body, details) !== 'incomplete';
-}
+type RootCommitment = keyof typeof COMMITMENT_FIELDS;
 
-/** Whether a block matches, and has the data that the commitment covers. */
-function isVerified(commitment: HeaderCommitment, { body, details }: FetchedBlock): boolean {
-  if (commitment === 'block_hash') return hashOutcome(withCommitments(body, details)) === 'verified';
-  return body.transactions.length > 0 && rootOutcome(commitment, body, details) === 'verified';
-}
+const COMMITMENT_FIELDS = { transactions: 'transaction_commitment', receipts: 'receipt_commitment' } as const;
 
 function hashOutcome(body: BlockBody): CheckOutcome {
   const hash = blockHash(body);
@@ -160,54 +219,14 @@ function hashOutcome(body: BlockBody): CheckOutcome {
   return hash !== null && !isIncomplete(body) ? 'mismatched' : 'incomplete';
 }
 
-function rootOutcome(
-  commitment: keyof typeof COMMITMENT_FIELDS,
-  body: BlockBody,
-  details: Details,
-): CheckOutcome {
-  const given = body.header?.[COMMITMENT_FIELDS[commitment]];
-  const isGiven = given !== undefined && (given !== ZERO_FELT || body.transactions.length === 0);
-  const found = isGiven ? compute(commitment, body, details) : null;
-  if (found === null) return 'incomplete';
-  return found === given ? 'verified' : 'mismatched';
-}
-
-const COMMITMENT_FIELDS = { transactions: 'transaction_commitment', receipts: 'receipt_commitment' } as const;
-
-function compute(commitment: keyof typeof COMMITMENT_FIELDS, body: BlockBody, details: Details): Felt | null {
-  const given = detailsOf(details);
-  if (given === null) return null;
-  return commitment === 'transactions'
-    ? transactionCommitment(body.starknet_version, body.transactions, given)
-    : receiptCommitment(body.transactions, given);
-}
-
 /** null: the node does not return them, or not as specified, which is no reason to refuse its blocks. */
-function detailsOf(details: Details): ReturnType<NonNullable<Details>> | null {
+function detailsOf(details: Details): readonly TransactionDetails[] | null {
   try {
     return details?.() ?? null;
   } catch (error) {
     if (error instanceof AppError && error.code === 'NODE_ANSWER_INVALID') return null;
     throw error;
   }
-}
-
-/**
- * Nodes return zero for commitments that they do not know. These are computed from the block instead: if the header then hashes
- * to the hash of the block, they are right.
- */
-function withCommitments(body: BlockBody, details: Details): BlockBody {
-  const { header, transactions } = body;
-  if (header === undefined || transactions.length === 0) return body;
-  // The hash could not be computed either way.
-  if (header.state_diff_commitment === ZERO_FELT) return body;
-  const changed = { ...header };
-  if (header.event_commitment === ZERO_FELT) changed.event_commitment = eventCommitment(transactions);
-  for (const commitment of ['transactions', 'receipts'] as const) {
-    const field = COMMITMENT_FIELDS[commitment];
-    if (header[field] === ZERO_FELT) changed[field] = compute(commitment, body, details) ?? ZERO_FELT;
-  }
-  return { ...body, header: changed };
 }
 
 /** Whether the header still has zeroes that no true header has; a zero event commitment was computed. */

@@ -4,14 +4,21 @@ import type { BlockBody, EventCheck } from '../messages/chain-blocks.ts';
 import { eventCommitment } from './events.ts';
 import { FIRST_WITH_COMMITMENTS, isOlderThan } from './versions.ts';
 
+type CheckedBlock = Pick<BlockBody, 'starknet_version' | 'transactions'>;
+
 /** Compares the events of a block with the commitment in its header; null: the header has none. */
-export function checkEvents(
-  { starknet_version, transactions }: Pick<BlockBody, 'starknet_version' | 'transactions'>,
+export function checkEvents(block: CheckedBlock, commitment: Felt | null): EventCheck {
+  const unhashed = outcomeWithoutHashing(block, commitment);
+  return unhashed ?? (eventCommitment(block.transactions) === commitment ? 'verified' : 'mismatched');
+}
+
+/** The outcome where the events cannot be compared; null where they can. */
+export function outcomeWithoutHashing(
+  { starknet_version, transactions }: CheckedBlock,
   commitment: Felt | null,
-): EventCheck {
+): EventCheck | null {
   if (isOlderThan(starknet_version, FIRST_WITH_COMMITMENTS)) return 'old_version';
-  if (!isCommitment(commitment, transactions)) return 'no_commitment';
-  return eventCommitment(transactions) === commitment ? 'verified' : 'mismatched';
+  return isCommitment(commitment, transactions) ? null : 'no_commitment';
 }
 
 /** Whether the header of a block has a commitment that its events can be compared with. */

@@ -22,8 +22,8 @@ export interface L1Message {
   readonly payload: readonly Felt[];
 }
 
-type Transaction = Pick<BlockTransaction, 'hash' | 'fee' | 'execution_status'>;
-type Leaf = (transaction: Transaction, details: TransactionDetails) => Digest | null;
+export type CommittedTransaction = Pick<BlockTransaction, 'hash' | 'fee' | 'execution_status'>;
+type Leaf = (transaction: CommittedTransaction, details: TransactionDetails) => Digest | null;
 
 /** From this version on, a transaction without a signature is hashed without one; before, with a zero. */
 const FIRST_WITH_EMPTY_SIGNATURES = [0, 13, 4] as const;
@@ -31,7 +31,7 @@ const FIRST_WITH_EMPTY_SIGNATURES = [0, 13, 4] as const;
 /** The `transaction_commitment` of a block's header, from Starknet 0.13.2 on; null if a signature is missing. */
 export function transactionCommitment(
   version: string,
-  transactions: readonly Transaction[],
+  transactions: readonly CommittedTransaction[],
   details: readonly TransactionDetails[],
 ): Felt | null {
   const empty = isOlderThan(version, FIRST_WITH_EMPTY_SIGNATURES) ? [ZERO_FELT] : [];
@@ -42,14 +42,14 @@ export function transactionCommitment(
 
 /** The `receipt_commitment` of a block's header, from Starknet 0.13.2 on; null if a part of a receipt is missing. */
 export function receiptCommitment(
-  transactions: readonly Transaction[],
+  transactions: readonly CommittedTransaction[],
   details: readonly TransactionDetails[],
 ): Felt | null {
   return commitmentOf(transactions, details, receiptLeaf);
 }
 
 function receiptLeaf(
-  { hash, fee, execution_status }: Transaction,
+  { hash, fee, execution_status }: CommittedTransaction,
   { messages, revertReason, l1Gas, l1DataGas }: TransactionDetails,
 ): Digest | null {
   const isReverted = execution_status === 'REVERTED';
@@ -88,7 +88,7 @@ const numberOf = (value: number): Felt => toFelt(BigInt(value));
 const NO_MESSAGES = feltOf(hashFelts([ZERO_FELT]));
 
 function commitmentOf(
-  transactions: readonly Transaction[],
+  transactions: readonly CommittedTransaction[],
   details: readonly TransactionDetails[],
   leafOf: Leaf,
 ): Felt | null {

@@ -11,6 +11,7 @@ import type {
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import type { IngestNode } from '../../pipeline/ingest/ports.ts';
 import type { FetchedBlock } from '../../pipeline/node/types.ts';
+import { computeCommitment } from '../../schemas/commitment/compute.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 
 /** When every block of a test is old. */
@@ -105,6 +106,7 @@ export async function checkedNode(
     checks,
     mode,
     incomplete,
+    compute: async (input) => computeCommitment(input),
     clock: { now },
     log,
   });

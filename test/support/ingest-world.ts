@@ -3,6 +3,7 @@ import type { Kafka } from '../../infra/kafka/client.ts';
 import { createSimulatedNode } from './starknet/node.ts';
 import type { NodeOptions, SimulatedNode } from './starknet/node.ts';
 import { systemClock } from '../../infra/clock.ts';
+import { startCommitmentThread } from '../../infra/commitment-thread.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import { createLogger } from '../../infra/log.ts';
 import { createMetrics } from '../../infra/metrics.ts';
@@ -57,6 +58,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
   });
   await kafka.ensureTopics();
   const node = await createSimulatedNode({ manual: true, l1: null, ...options });
+  const thread = startCommitmentThread();
   const started: (() => Promise<void>)[] = [];
   let processes = 0;
 
@@ -84,6 +86,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
           checks,
           mode: 'all',
           incomplete: 'refuse',
+          compute: thread.compute,
           clock: systemClock,
           log,
         }),
@@ -141,6 +144,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
     async close() {
       // An ingester that a test has killed never resolves.
       await Promise.all(started.map((stop) => Promise.race([stop(), sleep(1000)])));
+      await thread.close();
       await node.close();
       await kafka.close();
       await pool.end();

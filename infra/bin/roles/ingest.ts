@@ -11,6 +11,7 @@ import { createBlockLog } from '../../../pipeline/ingest/reconcile/block-log.ts'
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
+import { startCommitmentThread } from '../../commitment-thread.ts';
 import { blockReaders } from './block-reader.ts';
 import type { StartRole } from '../role.ts';
 import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
@@ -33,6 +34,8 @@ export const start: StartRole = async (context) => {
     log,
   });
   releasers.push('commitment checks', () => checks.flush());
+  const thread = startCommitmentThread();
+  releasers.push('commitment thread', () => thread.close());
   const ingester = startIngester(
     {
       node: withBlockChecks({
@@ -40,6 +43,7 @@ export const start: StartRole = async (context) => {
         checks,
         mode: config.verifyEvents,
         incomplete: config.verifyIncomplete,
+        compute: thread.compute,
         clock: systemClock,
         log,
       }),
