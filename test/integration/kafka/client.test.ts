@@ -141,7 +141,7 @@ describe('topics that can lose messages', () => {
       resources: [{ type: ConfigResourceTypes.TOPIC, name, configEntries }],
     });
     // The controller acknowledges a change before the broker that is asked for it has applied it.
-    await expect.poll(described, { timeout: 10_000 }).toMatchObject(entries);
+    await expect.poll(described).toMatchObject(entries);
   };
   const described = async (): Promise<Record<string, string>> => {
     const { resources } = await admin.describeConfigs({
