@@ -629,22 +629,26 @@ test('an export that a reorg overtakes has what the chain was, in every format',
     await write(base.slice(-50), 'block.reverted');
     await deleteBulk(owner, names, BULK);
     for (const { format, id } of begun) expect((await record(id)).json.complete, format).toBe(false);
-    // All are read before one is checked: a client that takes nothing for a minute is disconnected.
+    // All are read before one is checked: a client that takes nothing for a minute is disconnected, and checking a file takes
+    // so long that the connection of the next request may have been closed meanwhile.
     const files = await Promise.all(
-      begun.map(async ({ format, answer, id }) => ({ format, id, whole: await finish(answer) })),
+      begun.map(async ({ format, answer, id }) => {
+        const whole = await finish(answer);
+        return { format, whole, recorded: await record(id) };
+      }),
     );
-    for (const { format, id, whole } of files) {
+    for (const { format, whole, recorded } of files) {
       const file = fileOf(whole);
       const { rows } = await rowsOf(format, file);
       expect(firstDifference(rows, wanted), format).toBe(null);
       expect(sumOf(rows)).toBe(sum);
       expect(whole.trailers).toEqual({ 'x-export-rows': String(count), 'x-export-sha256': sha256(file) });
-      expect((await record(id)).json).toMatchObject({ rows: count, complete: true });
+      expect(recorded.json).toMatchObject({ rows: count, complete: true });
     }
   } finally {
     await Promise.all(apis.map((api) => api.close()));
+    await write(base.slice(-50));
   }
-  await write(base.slice(-50));
 });
 
 test('a long export does not begin while its last block is reverted', async () => {
