@@ -5,10 +5,11 @@ import type { Felt } from '../schemas/felt.ts';
 
 export interface CommitmentThread {
   readonly compute: ComputeCommitment;
+  /** Rejects what is not computed yet, and what is asked for later. */
   close(): Promise<void>;
 }
 
-/** A thread that computes commitments, so that the one that fetches, decodes and publishes blocks does not wait for hashes. */
+/** A thread that computes commitments, so that the one that fetches, decodes and publishes blocks does not wait for them. */
 export function startCommitmentThread(): CommitmentThread {
   const pool = new Tinypool({
     filename: new URL('../schemas/commitment/compute.ts', import.meta.url).href,
@@ -16,8 +17,16 @@ export function startCommitmentThread(): CommitmentThread {
     minThreads: 1,
     maxThreads: 1,
   });
+  let isClosed = false;
   return {
-    compute: async (input: CommitmentInput) => (await pool.run(input)) as Felt | null,
-    close: () => pool.destroy(),
+    async compute(input: CommitmentInput) {
+      // The pool would start another thread.
+      if (isClosed) throw new Error('the thread for commitments is closed');
+      return (await pool.run(input)) as Felt | null;
+    },
+    async close() {
+      isClosed = true;
+      await pool.destroy();
+    },
   };
 }

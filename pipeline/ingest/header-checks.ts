@@ -145,6 +145,7 @@ function createComparisons(computeCommitment: ComputeCommitment) {
   ): Promise<Felt | null> => {
     const details = detailsOf(given);
     if (details === null) return null;
+    // Without the events, which are most of a block: the input is copied to a thread.
     const committed = transactions.map(({ hash, fee, execution_status }) => ({
       hash,
       fee,

@@ -14,7 +14,7 @@ export type CommitmentInput =
       readonly details: readonly TransactionDetails[];
     };
 
-/** The three of mainnet block 65000, with 236 transactions and 814 events, take 77 ms. */
+/** All three of mainnet block 65000, which has 236 transactions and 814 events, take 77 ms. */
 export type ComputeCommitment = (input: CommitmentInput) => Promise<Felt | null>;
 
 /** A commitment; null if the node has not given all that it covers. */

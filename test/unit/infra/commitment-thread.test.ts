@@ -40,10 +40,11 @@ test('rejects for what cannot be hashed, and computes the next', async () => {
   expect(await thread.compute({ of: 'events', transactions: [] })).toBe(felt(0));
 });
 
-test('rejects what it has not computed when it is closed', async () => {
+test('rejects what it has not computed when it is closed, and what is asked for later', async () => {
   const other = startCommitmentThread();
   const computing = other.compute({ of: 'events', transactions });
   const rejected = expect(computing).rejects.toThrow();
   await other.close();
   await rejected;
+  await expect(other.compute({ of: 'events', transactions: [] })).rejects.toThrow('closed');
 });
