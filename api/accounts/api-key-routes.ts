@@ -208,7 +208,8 @@ function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps):
     }),
     limits: [`Entries of \`allowed_origins\` and of \`allowed_ips\`: ${LIST_LENGTH}`],
     response: { 200: keyAnswer },
-    async handler({ input: { params, body }, user, served, request }) {
+    async handler({ input, user, served, request }) {
+      const { params, body } = input;
       const { allowed_origins, allowed_ips, expires_at, ...rest } = body;
       const changes = {
         user_id: user.id,
@@ -219,7 +220,7 @@ function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps):
         ...(expires_at === undefined ? {} : { expires_at: futureTime(expires_at, now) }),
       };
       const submit = submitForCaller(commandsFor, secretKey);
-      const result = await submit(user, { type: 'api-key.update', body: changes }, { request, input: body });
+      const result = await submit(user, { type: 'api-key.update', body: changes }, { request, input });
       const key = keyRecord.parse(result);
       return { status: 200, body: presentKey(key, await lastUse(pool, served, key.id)) };
     },

@@ -479,6 +479,13 @@ describe('the change of a key', () => {
     expect((await change(id, { name: 'fourth' }, { headers })).status).toBe(422);
     expect((await call('GET', `${LIST}${id}/`, { token: alice.token })).json.name).toBe('third');
   });
+
+  it('is answered 422 where its Idempotency-Key was used for another key', async () => {
+    const [one, other] = [await makeKey({ name: 'one' }), await makeKey({ name: 'other' })];
+    const headers = { 'Idempotency-Key': 'rename one key' };
+    expect((await change(one.id, { name: 'renamed' }, { headers })).status).toBe(200);
+    expect((await change(other.id, { name: 'renamed' }, { headers })).status).toBe(422);
+  });
 });
 
 describe('the origin and address restrictions of a key', () => {
