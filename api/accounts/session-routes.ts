@@ -68,19 +68,21 @@ function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }:
       } finally {
         await attempt.end(hasFailed);
       }
-      if (user === null || hasFailed) {
-        throw new HttpError(401, 'authentication_failed', 'Unable to log in with provided credentials.', {
-          headers: { 'WWW-Authenticate': 'Bearer' },
-        });
-      }
+      if (user === null || hasFailed) throw loginFailed();
       const token = randomBytes(32).toString('base64url');
       const expiresAt = now() + sessionHours * HOUR_MS;
       const outcome = await commandsFor(request).submit({
         type: 'session.open',
         actor: `user:${user.id}`,
-        body: { user_id: user.id, token_hash: hashSecret(token), expires_at: expiresAt },
+        body: {
+          user_id: user.id,
+          token_hash: hashSecret(token),
+          expires_at: expiresAt,
+          password_hash: user.password_hash,
+        },
       });
-      if (!outcome.accepted) throw new HttpError(409, 'conflict', outcome.result.detail);
+      // Since the check, the user was disabled or has another password.
+      if (!outcome.accepted) throw loginFailed();
       return {
         status: 200,
         body: {
@@ -93,6 +95,11 @@ function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }:
     },
   });
 }
+
+const loginFailed = (): HttpError =>
+  new HttpError(401, 'authentication_failed', 'Unable to log in with provided credentials.', {
+    headers: { 'WWW-Authenticate': 'Bearer' },
+  });
 
 function logoutRoute({ commandsFor }: SessionRouteDeps): Route {
   return defineRoute({

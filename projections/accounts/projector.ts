@@ -71,6 +71,11 @@ async function decide(
     where: 'disabled_at IS NULL AND id',
     value: id,
   });
+  const passwordHash = (userId: number, hash: string): SoughtRow => ({
+    table: 'users',
+    where: `id = ${userId} AND password_hash`,
+    value: hash,
+  });
   const session = (value: string): SoughtRow => ({ table: 'sessions', where: 'token_hash', value });
   switch (command.type) {
     case 'user.create': {
@@ -84,16 +89,17 @@ async function decide(
       return decideUser({ takenLogins: new Set(), userExists }, command, newId);
     }
     case 'session.open': {
-      const { user_id, token_hash } = command.body;
-      const [userExists = false, sessionExists = false] = await exist(
+      const { user_id, token_hash, password_hash } = command.body;
+      const [userExists = false, sessionExists = false, isPasswordCurrent = true] = await exist(
         activeUser(user_id),
         session(token_hash),
+        ...(password_hash === undefined ? [] : [passwordHash(user_id, password_hash)]),
       );
-      return decideSession({ userExists, sessionExists }, command);
+      return decideSession({ userExists, sessionExists, isPasswordCurrent }, command);
     }
     case 'session.close': {
       const [sessionExists = false] = await exist(session(command.body.token_hash));
-      return decideSession({ userExists: false, sessionExists }, command);
+      return decideSession({ userExists: false, sessionExists, isPasswordCurrent: false }, command);
     }
     case 'api-key.create': {
       const { user_id, key_hash } = command.body;

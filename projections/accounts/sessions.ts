@@ -16,6 +16,8 @@ export type SessionChange =
 export interface SessionsState {
   readonly userExists: boolean;
   readonly sessionExists: boolean;
+  /** Whether the password was checked against the hash that the user has now. */
+  readonly isPasswordCurrent: boolean;
 }
 
 export function decideSession(
@@ -26,6 +28,7 @@ export function decideSession(
     case 'session.open': {
       const { user_id, token_hash, expires_at } = command.body;
       if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
+      if (!state.isPasswordCurrent) return refuse('CONFLICT', 'The password was changed.');
       if (state.sessionExists) return refuse('CONFLICT', 'This session exists.');
       const session = { token_hash, user_id, created_at: command.issued_at, expires_at };
       return accept({ expires_at }, { type: 'session.opened', session });

@@ -55,7 +55,13 @@ const userDisable = z.object({
 const sessionOpen = z.object({
   ...envelope,
   type: z.literal('session.open'),
-  body: z.object({ user_id: userId, token_hash: sha256, expires_at: unixMillis }),
+  body: z.object({
+    user_id: userId,
+    token_hash: sha256,
+    expires_at: unixMillis,
+    /** The hash that the password was checked against: refused where it is no longer the user's. Absent: not compared. */
+    password_hash: passwordHash.optional(),
+  }),
 });
 const sessionClose = z.object({
   ...envelope,

@@ -657,6 +657,33 @@ describe('operators', () => {
     await expect(setDisabled(deps, 'nobody', true)).rejects.toThrow('Unknown user nobody');
   });
 
+  it('change a password, which ends the log-ins that are under way, too', async () => {
+    const { ensureUser } = await import('../../../infra/bin/operator/accounts.ts');
+    const deps = {
+      commands: world.commands,
+      pool: world.apiPool,
+      servedBuilds: () => servedBuilds(world.apiPool),
+    };
+    const { password } = await world.makeUser('edith');
+    const another = 'another-password-of-edith';
+    for (const secret of [password, another]) secrets.add(secret);
+    const login = async (): Promise<Answer> =>
+      await call('POST', LOGIN, { json: { username: 'edith', password }, headers: elsewhere() });
+    const endOfLog = async () => (await world.kafka.offsets(topics.commands))[0]?.high ?? 0;
+    const start = await endOfLog();
+    // Nothing is decided for a while: the log-in finds the old password in the tables, after the command that replaces it.
+    await world.stopProjector();
+    const changed = ensureUser(deps, { username: 'edith', password: another });
+    await expect.poll(endOfLog).toBe(start + 1);
+    const late = login();
+    await expect.poll(endOfLog).toBe(start + 2);
+    await world.startProjector();
+    await changed;
+    const { status, json } = await late;
+    expect([status, json.detail]).toEqual([401, 'Unable to log in with provided credentials.']);
+    expect((await login()).status).toBe(401);
+  });
+
   it('create the configured user with its password if missing', async () => {
     const { ensureUser, addApiKey } = await import('../../../infra/bin/operator/accounts.ts');
     const deps = {

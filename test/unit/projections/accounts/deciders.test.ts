@@ -118,6 +118,7 @@ describe('sessions', () => {
   const state = (change: Partial<SessionsState>): SessionsState => ({
     userExists: true,
     sessionExists: false,
+    isPasswordCurrent: true,
     ...change,
   });
   const open: CommandOf<'session.open'> = {
@@ -148,6 +149,9 @@ describe('sessions', () => {
       .when(open)
       .refused('NOT_FOUND');
     given(decideSession, state({ sessionExists: true }))
+      .when(open)
+      .refused('CONFLICT');
+    given(decideSession, state({ isPasswordCurrent: false }))
       .when(open)
       .refused('CONFLICT');
   });
