@@ -1,7 +1,8 @@
 import { z } from 'zod';
 
-import type { ClickHouse, RowParser } from '../../infra/clickhouse/client.ts';
+import type { ChQuery, ClickHouse, Params, RowParser } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { distinctChunks } from '../distinct-chunks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { meanOf } from './units.ts';
@@ -20,7 +21,8 @@ const count = z.coerce.number().int().min(0);
 /** Prices of most tokens are observed often, so most prices at a time were observed within the day before. */
 const NEAR_HOURS = 24;
 
-/** Times per statement: its parameters travel in the URL. */
+/** Tokens and times per statement: its parameters travel in the URL, and ClickHouse takes 128 KiB of one. */
+const TOKENS = 1000;
 const TIMES = 5000;
 
 /**
@@ -82,18 +84,13 @@ async function newestBySlot(
         AND observed_at > {after:Int64} AND observed_at <= {last:Int64}
       GROUP BY token, slot
     ) GROUP BY token`;
-  const found = await clickhouse.rows(
-    { name: 'prices.at-times', sql, row: slotRow },
-    {
-      tokens: tokens.map(feltHex),
-      slots: slots.map((slot) => -slot).toReversed(),
-      after,
-      last,
-      first_hour: hourOf(after),
-      last_hour: hourOf(last),
-    },
-    { settings },
-  );
+  const found = await rowsOfTokens(clickhouse, { name: 'prices.at-times', sql, row: slotRow }, tokens, {
+    slots: slots.map((slot) => -slot).toReversed(),
+    after,
+    last,
+    first_hour: hourOf(after),
+    last_hour: hourOf(last),
+  });
   const bySlot = new Map<number, Map<Felt, string>>();
   for (const { o_token, o_slots, o_prices } of found) {
     for (const [i, slot] of o_slots.entries()) {
@@ -117,12 +114,24 @@ async function newestUpTo(
   const sql = `SELECT hex(token) AS o_token, argMax(close_usd, (hour, seq)) AS o_price
     FROM ${tables.table('ohlc_hourly')}
     WHERE token ${amongFelts('tokens')} AND hour <= {hour:Int64} GROUP BY token`;
-  const found = await clickhouse.rows(
-    { name: 'prices.newest', sql, row: lastRow },
-    { tokens: tokens.map(feltHex), hour },
-    { settings },
-  );
+  const found = await rowsOfTokens(clickhouse, { name: 'prices.newest', sql, row: lastRow }, tokens, {
+    hour,
+  });
   return new Map(found.map(({ o_token, o_price }) => [o_token, o_price]));
+}
+
+/** The rows of a query for some of these tokens at a time, given as `tokens`. */
+async function rowsOfTokens<T>(
+  clickhouse: Reader,
+  query: ChQuery<T>,
+  tokens: readonly Felt[],
+  params: Params,
+): Promise<T[]> {
+  const rows: T[][] = [];
+  for (const some of distinctChunks(tokens, String, TOKENS)) {
+    rows.push(await clickhouse.rows(query, { ...params, tokens: some.map(feltHex) }, { settings }));
+  }
+  return rows.flat();
 }
 
 export interface Candle {

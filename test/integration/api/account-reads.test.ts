@@ -4,24 +4,31 @@ import { inTransaction } from '../../../infra/postgres/client.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
-import { ALICE, BOB, TX1, writeSmallChain } from '../../support/small-chain.ts';
+import { ALICE, BOB, CAROL, TX1, writeSmallChain } from '../../support/small-chain.ts';
 import { aTransfer } from '../../support/transfer-world.ts';
 
-/** Chain reads of an account with more tokens than one answer requests reads of. The test takes the observer's part. */
+/**
+ * Accounts with many tokens: ALICE with more than one answer requests chain reads of, where the test takes the observer's
+ * part, and CAROL with more than one statement has room for.
+ */
 
-const TOKENS = Array.from({ length: 450 }, (_, i) => toFelt(0x70c_0000n + BigInt(i)));
+const MANY = Array.from({ length: 2500 }, (_, i) => toFelt(0x70c_0000n + BigInt(i)));
+const TOKENS = MANY.slice(0, 450);
 
 let world: ApiWorld;
 let apiKey = '';
 beforeAll(async () => {
   world = await apiWorld();
-  const transfers = TOKENS.map((token, position) =>
-    aTransfer({ token, from: BOB, to: ALICE, position, txHash: TX1, amount: 7n }),
-  );
+  const transfersTo = (to: Felt, tokens: readonly Felt[], first: number) =>
+    tokens.map((token, i) =>
+      aTransfer({ token, from: BOB, to, position: first + i, txHash: TX1, amount: 7n }),
+    );
+  const transfers = [...transfersTo(ALICE, TOKENS, 0), ...transfersTo(CAROL, MANY, TOKENS.length)];
   ({ apiKey } = await writeSmallChain(world, [
     { height: 0, timestamp: 1_700_000_000, chunk: 'blocks-0', transfers },
   ]));
@@ -95,3 +102,17 @@ it('requests at most 200 chain reads per answer, and repeated calls get to every
   const again = third.filter((token) => first.includes(token) || second.includes(token));
   expect(again.every((token) => first.includes(token))).toBe(true);
 }, 120_000);
+
+it('answers the balances and the portfolio of thousands of tokens at a past time', async () => {
+  const data = async (path: string) => {
+    const { status, json } = await world.call('GET', path, { headers: { 'api-key': apiKey } });
+    expect(status).toBe(200);
+    return json.data;
+  };
+  const balancesAtBlock = await data(`/api/account-balances/?account_address=${CAROL}&as_of_block=0`);
+  expect(balancesAtBlock.map((row: { token: { address: string } }) => row.token.address).toSorted()).toEqual(
+    MANY,
+  );
+  const { holdings } = await data(`/api/portfolio/?account_address=${CAROL}&at_time=2023-11-15`);
+  expect(holdings.map((row: { token_address: string }) => row.token_address).toSorted()).toEqual(MANY);
+});

@@ -293,6 +293,17 @@ it('has no price before the first one, and none for an unpriced token', async ()
   expect(none.json.token_address).toBe(NEVER);
 });
 
+it('returns the prices of thousands of tokens, recent and old ones', async () => {
+  const day = Date.parse('2022-03-01T00:00:00Z');
+  const many = Array.from({ length: 2500 }, (_, i) => toFelt(0x5eed_0000n + BigInt(i)));
+  const priceOf = new Map(many.map((token, i) => [token, String(i + 1)]));
+  await publish(
+    [...priceOf].map(([token, price], i) => ({ token, price, at: i % 2 === 0 ? day : day - 30 * DAY })),
+  );
+  const [found] = await pricesAtTimes(clickhouse, await servedBuilds(world.pool), many, [day + HOUR / 2]);
+  expect(found).toEqual(priceOf);
+});
+
 it('finds a price of any age, also when the previous day begins within its hour', async () => {
   const lonely = toFelt(0x10e1n);
   const at = Date.parse('2024-05-01T10:10:00Z');
