@@ -11,6 +11,12 @@ import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
 import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
 import { runPriceObserver } from '../../../pipeline/observe/prices/observer.ts';
+import {
+  claimTokens,
+  scheduleTokens,
+  setCommonTokens,
+  settleClaims,
+} from '../../../pipeline/observe/prices/store.ts';
 import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
@@ -472,4 +478,17 @@ test('stops reading a token that is no longer common, and clears its alarm', asy
   now += 30_000;
   await eventually(async () => expect(await alarms()).toEqual([]));
   expect(await watched(eth)).toMatchObject({ due_at: null });
+});
+
+test('reads a token periodically that became common during a reading of another process', async () => {
+  await scheduleTokens(pool, { requested: new Map(), listed: [eth] }, 0, now);
+  const [claim] = await claimTokens(pool, 10, now);
+  if (claim === undefined) throw new Error('the token is not due');
+  await setCommonTokens(pool, [eth], now);
+  // The claim is kept.
+  expect(await claimTokens(pool, 10, now)).toEqual([]);
+  await settleClaims(pool, [{ claim, verdict: { kind: 'unchanged' }, dueAt: null }], now);
+  now += 10_000;
+  await setCommonTokens(pool, [eth], now);
+  expect(await claimTokens(pool, 10, now)).toMatchObject([{ token: eth, common: true }]);
 });
