@@ -81,7 +81,7 @@ const scheduledRow = z.object({
 
 /* The schedule of readings and the guard's state of each token: tds.price_watch. */
 
-/** Replaces the set of tokens that are read periodically. */
+/** Replaces the set of tokens that are read periodically. A token that leaves it stays due while a request is pending. */
 export async function setCommonTokens(pool: Pool, tokens: readonly Felt[], now: number): Promise<void> {
   // A token that became common while another process was reading it can be left without a next reading.
   await pool.query(
@@ -92,7 +92,8 @@ export async function setCommonTokens(pool: Pool, tokens: readonly Felt[], now: 
     [tokens, now],
   );
   await pool.query(
-    'UPDATE tds.price_watch SET common = false, due_at = NULL WHERE common AND token <> ALL($1::text[])',
+    `UPDATE tds.price_watch SET common = false, due_at = CASE WHEN asked_at IS NULL THEN NULL ELSE due_at END
+     WHERE common AND token <> ALL($1::text[])`,
     [tokens],
   );
   // Clients may request any address, so the table would grow without bound.

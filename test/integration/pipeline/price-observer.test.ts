@@ -492,3 +492,17 @@ test('reads a token periodically that became common during a reading of another 
   await setCommonTokens(pool, [eth], now);
   expect(await claimTokens(pool, 10, now)).toMatchObject([{ token: eth, common: true }]);
 });
+
+test('reads a requested token once more when it is no longer common', async () => {
+  await setCommonTokens(pool, [eth, usdc], now);
+  await scheduleTokens(pool, { requested: new Map([[eth, now]]), listed: [] }, 0, now);
+  await setCommonTokens(pool, [], now);
+  const claims = await claimTokens(pool, 10, now);
+  expect(claims).toMatchObject([{ token: eth, common: false, requestedAt: now }]);
+  await settleClaims(
+    pool,
+    claims.map((claim) => ({ claim, verdict: { kind: 'unchanged' }, dueAt: null })),
+    now,
+  );
+  expect(await watched(eth)).toMatchObject({ due_at: null, asked_at: null });
+});
