@@ -6,7 +6,7 @@ export interface PendingRead {
   readonly token: Felt;
   /** Of the newest request, by the requester's clock. */
   readonly requestedAt: number;
-  /** When the first request arrived. */
+  /** When the newest request arrived. */
   readonly receivedAt: number;
   readonly dueAt: number;
   /** Who waits for it. */
@@ -25,7 +25,7 @@ export const pairKey = ({ account, token }: { account: Felt; token: Felt }): str
  * their turns. They are in memory only: a client repeats a request that is lost.
  */
 export function createPendingReads(options: {
-  /** Age at which a pair is dropped. */
+  /** Age of the newest request at which a pair is dropped. */
   readonly ttlMs: number;
   /** Waiting pairs of one caller; further requests are dropped. */
   readonly maxPerCaller: number;
@@ -67,7 +67,7 @@ export function createPendingReads(options: {
         account,
         token,
         requestedAt: Math.max(existing?.requestedAt ?? 0, requestedAt),
-        receivedAt: existing?.receivedAt ?? now,
+        receivedAt: now,
         dueAt: existing?.dueAt ?? now,
         callers: isFull ? callers : new Set([...callers, caller]),
       });

@@ -49,6 +49,19 @@ it('retries an unread pair for its newest request until that expires', () => {
   expect([expired(), pending.size()]).toEqual([1, 0]);
 });
 
+it('does not expire a request with the failing one that it joins, and reads it no earlier', () => {
+  const { pending, expired } = create();
+  pending.add(pair(1n, 50), 100);
+  for (const read of pending.take(10, 100)) pending.end(read, 1150);
+  pending.add(pair(1n, 70), 1050);
+  expect(pending.take(10, 1149)).toEqual([]);
+  const [read] = pending.take(10, 1200);
+  expect(read).toMatchObject({ requestedAt: 70, receivedAt: 1050 });
+  if (read !== undefined) pending.end(read, 2000);
+  expect(pending.take(10, 2051)).toEqual([]);
+  expect([expired(), pending.size()]).toEqual([1, 0]);
+});
+
 it('takes one pair of each caller in turn, and goes on with the caller whose turn is next', () => {
   const { add, take } = create();
   add('a', 1n, 2n, 3n, 4n, 5n);
