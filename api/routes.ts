@@ -34,7 +34,6 @@ import { portfolioRoutes } from './portfolio/routes.ts';
 import { pastPriceRoutes } from './prices/past.ts';
 import { priceRoutes } from './prices/routes.ts';
 import type { Sealing } from '../infra/sealing.ts';
-import type { ClickHouseFor } from './http/clickhouse.ts';
 import type { RefreshBus } from './commands/refresh.ts';
 import type { Route } from './http/route.ts';
 import { streamRoutes } from './stream/routes.ts';
@@ -49,10 +48,9 @@ import type { CheckUrl } from './webhooks/routes.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
 /** Dependencies of the routes. */
-export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool'>, PipelineRouteDeps {
-  /** Read-only. */
+export interface RouteDeps extends StreamRouteDeps, PipelineRouteDeps {
+  /** Read-only, for what requests share: their handlers have one whose statements wait their turn. */
   readonly pool: Sql;
-  readonly clickhouseFor: ClickHouseFor;
   readonly commandsFor: CommandsFor;
   readonly exports: ExportRecords;
   readonly refreshes: RefreshBus;
@@ -86,7 +84,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...portfolioRoutes({ ...deps, reading }),
     ...priceRoutes(deps),
     ...pastPriceRoutes(deps),
-    ...tokenRoutes(deps),
+    ...tokenRoutes(),
     holdersRoute(deps),
     ...statsRoutes(deps),
     accountStatsRoute(deps),
@@ -98,9 +96,9 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...syncRoutes(deps),
     ...webhookRoutes(deps),
     ...deliveryRoutes(deps),
-    ...dappRoutes(deps),
+    ...dappRoutes(),
     ...adRoutes(deps),
-    ...classHashRoutes(deps),
+    ...classHashRoutes(),
     ...walletRoutes(deps),
     ...domainRoutes(deps),
     ...reportRoutes(deps),

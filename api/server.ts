@@ -36,6 +36,7 @@ import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
 import { ROWS_PER_CORE } from './http/pacing.ts';
+import { limitStatements } from './http/postgres.ts';
 import { shareWithinTurn } from './http/share-within-turn.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
@@ -155,6 +156,7 @@ async function composeApp(
     indexedHeight,
     reachesHeight: height.reaches,
     clickhouseFor,
+    poolFor: limitStatements(pool),
     limits,
     usage,
     defaultCeiling: config.rateLimitPerHour,

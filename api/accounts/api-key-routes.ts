@@ -30,7 +30,6 @@ import type { ServedBuilds } from '../../projections/served.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
 export interface ApiKeyRouteDeps {
-  readonly pool: Sql;
   /** Read-only. */
   readonly clickhouseFor: ClickHouseFor;
   readonly commandsFor: CommandsFor;
@@ -63,9 +62,9 @@ const keyParams = z.object({ id: integer({ min: 0 }) });
 export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
   return [
     createKeyRoute(deps),
-    listKeysRoute(deps),
+    listKeysRoute(),
     deleteKeyRoute(deps),
-    readKeyRoute(deps),
+    readKeyRoute(),
     changeKeyRoute(deps),
     keyUsageRoute(deps),
   ];
@@ -140,7 +139,7 @@ function presentKey(key: KeyRecord, lastUse: number | null): KeyAnswer {
   return { ...key, ...times, expires_at: isoOrNull(expiresAt) };
 }
 
-function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
+function listKeysRoute(): Route {
   return defineRoute({
     id: 'listApiKeys',
     method: 'GET',
@@ -150,7 +149,7 @@ function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
     tag: 'Account and keys',
     auth: 'session',
     response: { 200: z.array(listedKeyAnswer) },
-    async handler({ user, served }) {
+    async handler({ user, served, pool }) {
       const keys = await keysOfUser(pool, served.schema('accounts'), user.id);
       const used = await lastUses(
         pool,
@@ -168,7 +167,7 @@ function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
   });
 }
 
-function readKeyRoute({ pool }: ApiKeyRouteDeps): Route {
+function readKeyRoute(): Route {
   return defineRoute({
     id: 'getApiKey',
     method: 'GET',
@@ -179,7 +178,7 @@ function readKeyRoute({ pool }: ApiKeyRouteDeps): Route {
     auth: 'session',
     params: keyParams,
     response: { 200: keyAnswer },
-    async handler({ input: { params }, user, served }) {
+    async handler({ input: { params }, user, served, pool }) {
       const key = await keyOfUser(pool, served.schema('accounts'), user.id, params.id);
       if (key === null) throw notFound();
       return { status: 200, body: presentKey(key, await lastUse(pool, served, key.id)) };
@@ -187,7 +186,7 @@ function readKeyRoute({ pool }: ApiKeyRouteDeps): Route {
   });
 }
 
-function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
+function changeKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     id: 'updateApiKey',
     method: 'PATCH',
@@ -208,7 +207,7 @@ function changeKeyRoute({ pool, commandsFor, secretKey, now }: ApiKeyRouteDeps):
     }),
     limits: [`Entries of \`allowed_origins\` and of \`allowed_ips\`: ${LIST_LENGTH}`],
     response: { 200: keyAnswer },
-    async handler({ input, user, served, request }) {
+    async handler({ input, user, served, request, pool }) {
       const { params, body } = input;
       const { allowed_origins, allowed_ips, expires_at, ...rest } = body;
       const changes = {
@@ -253,7 +252,7 @@ function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
   });
 }
 
-function keyUsageRoute({ pool, clickhouseFor, now }: ApiKeyRouteDeps): Route {
+function keyUsageRoute({ clickhouseFor, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     id: 'getApiKeyUsage',
     method: 'GET',
@@ -269,7 +268,7 @@ function keyUsageRoute({ pool, clickhouseFor, now }: ApiKeyRouteDeps): Route {
       end_time: timestamp('ISO 8601, UTC by default; now when absent').optional(),
     }),
     response: { 200: keyUsageAnswer },
-    async handler({ input: { params, query }, user, served, request }) {
+    async handler({ input: { params, query }, user, served, request, pool }) {
       const { end_time: end = new Date(now()) } = query;
       const { start_time: start = new Date(end.getTime() - DAY_MS) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 
 import { z } from 'zod';
 
-import type { Sql } from '../../infra/postgres/client.ts';
 import { loginKey, userByLogin } from '../../projections/accounts/queries.ts';
 import type { UserForLogin } from '../../projections/accounts/queries.ts';
 import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
@@ -19,7 +18,6 @@ import { MAX_FAILED } from '../limits/login-attempts.ts';
 import { HOUR_MS, iso } from '../http/times.ts';
 
 export interface SessionRouteDeps {
-  readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly passwords: PasswordChecker;
   /** Counts by `ip:…`, and by `user:…` or, where no such user exists, `login:…`. */
@@ -32,7 +30,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
   return [loginRoute(deps), logoutRoute(deps)];
 }
 
-function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }: SessionRouteDeps): Route {
+function loginRoute({ commandsFor, passwords, logins, sessionHours, now }: SessionRouteDeps): Route {
   return defineRoute({
     id: 'logIn',
     method: 'POST',
@@ -50,7 +48,7 @@ function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }:
     ],
     response: { 200: loginAnswer },
     errors: [401],
-    async handler({ input: { body }, request, served }) {
+    async handler({ input: { body }, request, served, pool }) {
       const findUser = async () => await userByLogin(pool, served.schema('accounts'), body.username);
       // By id: a user has the same limit by username and by e-mail address.
       const id = (await findUser())?.id;

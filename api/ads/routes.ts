@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 
 import { z } from 'zod';
 
-import type { Sql } from '../../infra/postgres/client.ts';
 import { countsOfAds, isCounted } from '../../projections/ad-counts/queries.ts';
 import { adsOfPlacement, isKnownAd } from '../../projections/catalogue/queries.ts';
 import { adAnswer } from '../../schemas/api/directory.ts';
@@ -19,8 +18,6 @@ import type { CountedAd } from './choose.ts';
 import type { AdEvents } from './events.ts';
 
 export interface AdRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   readonly adEvents: AdEvents;
   readonly secretKey: Buffer;
   /** Unix milliseconds. */
@@ -48,7 +45,7 @@ export function adRoutes(deps: AdRouteDeps): Route[] {
   ];
 }
 
-function listRoute({ pool, now }: AdRouteDeps): Route {
+function listRoute({ now }: AdRouteDeps): Route {
   return defineRoute({
     id: 'listAds',
     ...common,
@@ -66,7 +63,7 @@ function listRoute({ pool, now }: AdRouteDeps): Route {
       limit: limit({ fallback: 1, max: 100 }),
     }),
     response: { 200: z.array(adAnswer) },
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       const ads = await adsOfPlacement(pool, served.schema('catalogue'), query.placement);
       if (ads.length === 0) throw notFound();
       const ids = ads.map(({ id }) => id);
@@ -80,7 +77,7 @@ function listRoute({ pool, now }: AdRouteDeps): Route {
 }
 
 function countRoute(
-  { pool, adEvents, secretKey }: AdRouteDeps,
+  { adEvents, secretKey }: AdRouteDeps,
   {
     type,
     ...route
@@ -99,7 +96,7 @@ function countRoute(
     isIdempotent: true,
     params: z.object({ ad_id: integer() }),
     response: { 204: null },
-    async handler({ input, key, served, request }) {
+    async handler({ input, key, served, request, pool }) {
       const { ad_id: adId } = input.params;
       if (!(await isKnownAd(pool, served.schema('catalogue'), adId))) throw notFound();
       // The ad is part of the event's identity: the same Idempotency-Key may be used for another ad.

@@ -14,25 +14,22 @@ import type { BalanceDeps } from './current.ts';
 /** Returns the dependencies of balances for one request; concurrent requests share the cached indexed range. */
 export type BalanceDepsFor = (
   served: ServedBuilds,
-  of: { readonly request: RequestInfo; readonly asOf: AsOf | null },
+  of: { readonly request: RequestInfo; readonly asOf: AsOf | null; readonly pool: Sql },
   readClass?: ReadClassName,
 ) => BalanceDeps;
 
 export function createBalanceDeps({
   clickhouseFor,
-  pool,
   refreshes,
   now,
 }: {
   readonly clickhouseFor: ClickHouseFor;
-  /** Read-only. */
-  readonly pool: Sql;
   readonly refreshes: RefreshBus;
   /** Unix milliseconds. */
   readonly now: () => number;
 }): BalanceDepsFor {
   const cached = createCoverageReader(now);
-  return (served, { request, asOf }, readClass = 'page') => ({
+  return (served, { request, asOf, pool }, readClass = 'page') => ({
     clickhouse: clickhouseFor(request, { readClass }),
     pool,
     served,

@@ -68,9 +68,9 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
       max_age: maxAge.optional(),
     }),
     response: { 200: balanceAnswer },
-    async handler({ input: { query }, served, request, asOf }) {
+    async handler({ input: { query }, served, request, asOf, pool }) {
       refuseRefresh(query, asOf);
-      const deps = reading(served, { request, asOf });
+      const deps = reading(served, { request, asOf, pool });
       const pair = { account: query.account_address, token: query.token_address };
       const [[found], priced] = await Promise.all([
         freshBalances(deps, [pair], maxAgeOf(query.force_refresh, query.max_age)),
@@ -107,9 +107,9 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
     }),
     limits: [`Pairs: ${MAX_PAIRS}`],
     response: { 200: balancesAnswer },
-    async handler({ input: { body }, served, request, asOf }) {
+    async handler({ input: { body }, served, request, asOf, pool }) {
       refuseRefresh(body, asOf);
-      const deps = reading(served, { request, asOf });
+      const deps = reading(served, { request, asOf, pool });
       const requested = body.balances.map((sent) => ({
         sent,
         account: parseFelt(sent.account_address),
@@ -166,9 +166,9 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
     }),
     limits: [readLimit('account'), `Balances that a call reads from the chain: ${MAX_READS}`],
     response: { 200: accountBalancesAnswer },
-    async handler({ input: { query }, served, request, asOf }) {
+    async handler({ input: { query }, served, request, asOf, pool }) {
       refuseRefresh(query, asOf);
-      const deps = reading(served, { request, asOf }, 'account');
+      const deps = reading(served, { request, asOf, pool }, 'account');
       const { balances, isWhole } = await freshAccountBalances(
         deps,
         query.account_address,
@@ -219,8 +219,8 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
     hasCsv: true,
     asOf: true,
     response: { 200: balanceHistoryAnswer },
-    async handler({ input: { query }, served, request, asOf }) {
-      const deps = reading(served, { request, asOf });
+    async handler({ input: { query }, served, request, asOf, pool }) {
+      const deps = reading(served, { request, asOf, pool });
       const { start_time: start, end_time: end = new Date(deps.now()) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const pair = { account: query.account_address, token: query.token_address };

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { Sql } from '../../infra/postgres/client.ts';
 import {
   classHashById,
   countClassHashes,
@@ -21,21 +20,16 @@ import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
-export interface ClassHashRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
-}
-
 const network = networkFilter().optional();
 
 const common = { method: 'GET', tag: 'Account class hashes', auth: 'key' } as const;
 
 /** Class hashes of account contracts. */
-export function classHashRoutes(deps: ClassHashRouteDeps): Route[] {
-  return [listRoute(deps), oneRoute(deps), latestRoute(deps)];
+export function classHashRoutes(): Route[] {
+  return [listRoute(), oneRoute(), latestRoute()];
 }
 
-function listRoute({ pool }: ClassHashRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listClassHashes',
     ...common,
@@ -50,7 +44,7 @@ function listRoute({ pool }: ClassHashRouteDeps): Route {
       limit: limit(),
     }),
     response: { 200: classHashListAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       const schema = served.schema('catalogue');
       const { network: on, account_type, is_active } = query;
       const filters = { network: on, account_type, is_active };
@@ -63,7 +57,7 @@ function listRoute({ pool }: ClassHashRouteDeps): Route {
   });
 }
 
-function oneRoute({ pool }: ClassHashRouteDeps): Route {
+function oneRoute(): Route {
   return defineRoute({
     id: 'getClassHash',
     ...common,
@@ -72,7 +66,7 @@ function oneRoute({ pool }: ClassHashRouteDeps): Route {
     description: '`/api/dapps/account-class-hashes/` lists the ids.',
     params: z.object({ id: integer() }),
     response: { 200: classHashAnswer },
-    async handler({ input: { params }, served }) {
+    async handler({ input: { params }, served, pool }) {
       const found = await classHashById(pool, served.schema('catalogue'), params.id);
       if (found === null) throw notFound();
       return { status: 200, body: presentClassHash(found) };
@@ -80,7 +74,7 @@ function oneRoute({ pool }: ClassHashRouteDeps): Route {
   });
 }
 
-function latestRoute({ pool }: ClassHashRouteDeps): Route {
+function latestRoute(): Route {
   return defineRoute({
     id: 'getLatestClassHashes',
     ...common,
@@ -90,7 +84,7 @@ function latestRoute({ pool }: ClassHashRouteDeps): Route {
       'The newest is the one released last; an unknown release time counts as the oldest. Without `network`, all networks are compared.',
     query: z.object({ network }),
     response: { 200: latestClassHashesAnswer },
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       const rows = await latestClassHashes(pool, served.schema('catalogue'), query.network);
       const byType = rows.map(({ account_type, class_hash }) => [account_type, class_hash]);
       return { status: 200, body: Object.fromEntries(byType) };

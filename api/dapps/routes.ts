@@ -28,11 +28,6 @@ import type { RequestInfo, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { presentDapp } from './present.ts';
 
-export interface DappRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
-}
-
 /** dApps per group of `/discover/`. */
 const MAX_DISCOVERED = 10;
 
@@ -42,19 +37,19 @@ const network = networkFilter('Network, such as mainnet or sepolia').optional();
 const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
 
 /** The directory of active dApps. */
-export function dappRoutes(deps: DappRouteDeps): Route[] {
+export function dappRoutes(): Route[] {
   return [
-    categoriesRoute(deps),
-    categoryRoute(deps),
-    listRoute(deps),
-    searchRoute(deps),
-    oneRoute(deps),
-    discoverRoute(deps),
-    ofCategoryRoute(deps),
+    categoriesRoute(),
+    categoryRoute(),
+    listRoute(),
+    searchRoute(),
+    oneRoute(),
+    discoverRoute(),
+    ofCategoryRoute(),
   ];
 }
 
-function categoriesRoute({ pool }: DappRouteDeps): Route {
+function categoriesRoute(): Route {
   return defineRoute({
     id: 'listCategories',
     ...common,
@@ -63,7 +58,7 @@ function categoriesRoute({ pool }: DappRouteDeps): Route {
     description: 'Sorted by name.',
     query: z.object({ page: page(), limit: limit() }),
     response: { 200: categoryListAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       const schema = served.schema('catalogue');
       const count = await countCategories(pool, schema);
       const found = resolvePage(query.page, query.limit, count);
@@ -73,7 +68,7 @@ function categoriesRoute({ pool }: DappRouteDeps): Route {
   });
 }
 
-function categoryRoute({ pool }: DappRouteDeps): Route {
+function categoryRoute(): Route {
   return defineRoute({
     id: 'getCategory',
     ...common,
@@ -82,13 +77,13 @@ function categoryRoute({ pool }: DappRouteDeps): Route {
     description: '`/api/dapps/categories/` lists the slugs.',
     params: bySlug,
     response: { 200: categoryAnswer },
-    async handler({ input: { params }, served }) {
+    async handler({ input: { params }, served, pool }) {
       return { status: 200, body: await findCategory(pool, served, params.slug) };
     },
   });
 }
 
-function listRoute({ pool }: DappRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listDapps',
     ...common,
@@ -110,7 +105,7 @@ function listRoute({ pool }: DappRouteDeps): Route {
       limit: limit(),
     }),
     response: { 200: dappListAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       const { q, category: slug, network: on, tag, featured, verified } = query;
       const filters = { category: slug, network: on, tag, featured, verified, text: q };
       return { status: 200, body: await pageOf(pool, served, filters, { query, request }) };
@@ -118,7 +113,7 @@ function listRoute({ pool }: DappRouteDeps): Route {
   });
 }
 
-function searchRoute({ pool }: DappRouteDeps): Route {
+function searchRoute(): Route {
   return defineRoute({
     id: 'searchDapps',
     ...common,
@@ -131,13 +126,13 @@ function searchRoute({ pool }: DappRouteDeps): Route {
       limit: limit(),
     }),
     response: { 200: dappListAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       return { status: 200, body: await pageOf(pool, served, { text: query.q }, { query, request }) };
     },
   });
 }
 
-function oneRoute({ pool }: DappRouteDeps): Route {
+function oneRoute(): Route {
   return defineRoute({
     id: 'getDapp',
     ...common,
@@ -146,7 +141,7 @@ function oneRoute({ pool }: DappRouteDeps): Route {
     description: '`/api/dapps/apps/` lists the slugs.',
     params: bySlug,
     response: { 200: dappAnswer },
-    async handler({ input: { params }, served }) {
+    async handler({ input: { params }, served, pool }) {
       const dapp = await dappBySlug(pool, served.schema('catalogue'), params.slug);
       if (dapp === null) throw notFound();
       return { status: 200, body: presentDapp(dapp) };
@@ -154,7 +149,7 @@ function oneRoute({ pool }: DappRouteDeps): Route {
   });
 }
 
-function discoverRoute({ pool }: DappRouteDeps): Route {
+function discoverRoute(): Route {
   return defineRoute({
     id: 'discoverDapps',
     ...common,
@@ -167,7 +162,7 @@ function discoverRoute({ pool }: DappRouteDeps): Route {
     query: z.object({ network }),
     limits: [`DApps of each list: ${MAX_DISCOVERED}`],
     response: { 200: discoverAnswer },
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       const schema = served.schema('catalogue');
       const first = { offset: 0, limit: MAX_DISCOVERED };
       const on = { network: query.network };
@@ -186,7 +181,7 @@ function discoverRoute({ pool }: DappRouteDeps): Route {
   });
 }
 
-function ofCategoryRoute({ pool }: DappRouteDeps): Route {
+function ofCategoryRoute(): Route {
   return defineRoute({
     id: 'listDappsOfCategory',
     ...common,
@@ -196,7 +191,7 @@ function ofCategoryRoute({ pool }: DappRouteDeps): Route {
     params: bySlug,
     query: z.object({ network, page: page(), limit: limit() }),
     response: { 200: dappListAnswer },
-    async handler({ input: { params, query }, served, request }) {
+    async handler({ input: { params, query }, served, request, pool }) {
       const { slug } = await findCategory(pool, served, params.slug);
       const filters = { category: slug, network: query.network };
       return { status: 200, body: await pageOf(pool, served, filters, { query, request }) };

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { Sql } from '../../infra/postgres/client.ts';
 import {
   countReports,
   domainReportById,
@@ -19,8 +18,6 @@ import { idParams, reportedDomain } from './fields.ts';
 import { presentReport } from './present.ts';
 
 export interface ReportRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
 }
@@ -31,10 +28,10 @@ const common = { tag: 'Domains', auth: 'key' } as const;
 
 /** Reports of the key's user; operators review them (`tds reports`). */
 export function reportRoutes(deps: ReportRouteDeps): Route[] {
-  return [listRoute(deps), reportRoute(deps), oneRoute(deps)];
+  return [listRoute(), reportRoute(deps), oneRoute()];
 }
 
-function listRoute({ pool }: ReportRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listDomainReports',
     ...common,
@@ -44,7 +41,7 @@ function listRoute({ pool }: ReportRouteDeps): Route {
     description: 'Newest first.',
     query: z.object({ page: page(), limit: limit() }),
     response: { 200: domainReportListAnswer },
-    async handler({ input: { query }, key, served, request }) {
+    async handler({ input: { query }, key, served, request, pool }) {
       const schema = served.schema('catalogue');
       const filters = { userId: key.userId };
       const count = await countReports(pool, schema, filters);
@@ -82,7 +79,7 @@ function reportRoute({ commandsFor, secretKey }: ReportRouteDeps): Route {
   });
 }
 
-function oneRoute({ pool }: ReportRouteDeps): Route {
+function oneRoute(): Route {
   return defineRoute({
     id: 'getDomainReport',
     ...common,
@@ -92,7 +89,7 @@ function oneRoute({ pool }: ReportRouteDeps): Route {
     description: 'Returns the report with its status; 404 for the reports of others.',
     params: idParams,
     response: { 200: domainReportAnswer },
-    async handler({ input: { params }, key, served }) {
+    async handler({ input: { params }, key, served, pool }) {
       const stored = await domainReportById(pool, served.schema('catalogue'), params.id);
       if (stored?.user_id !== key.userId) throw notFound();
       return { status: 200, body: presentReport(stored) };

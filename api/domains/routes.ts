@@ -26,8 +26,6 @@ import { host, idParams } from './fields.ts';
 import { presentDomain } from './present.ts';
 
 export interface DomainRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -37,17 +35,10 @@ const pages = { page: page(), limit: limit() };
 
 /** Domains listed by operators; callers' reports are in `report-routes.ts`. */
 export function domainRoutes(deps: DomainRouteDeps): Route[] {
-  return [
-    listRoute(deps),
-    blacklistRoute(deps),
-    whitelistRoute(deps),
-    changesRoute(deps),
-    oneRoute(deps),
-    checkRoute(deps),
-  ];
+  return [listRoute(), blacklistRoute(), whitelistRoute(), changesRoute(), oneRoute(), checkRoute(deps)];
 }
 
-function listRoute({ pool }: DomainRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listDomains',
     ...common,
@@ -64,7 +55,7 @@ function listRoute({ pool }: DomainRouteDeps): Route {
       ...pages,
     }),
     response: { 200: domainListAnswer },
-    async handler({ input: { query }, ...context }) {
+    async handler({ input: { query }, pool, ...context }) {
       const { domain, status, category, risk_level: risk, active } = query;
       const filters = { domain, status, category: category?.toLowerCase(), riskLevel: risk, active };
       return { status: 200, body: await listed(pool, filters, query, context) };
@@ -72,7 +63,7 @@ function listRoute({ pool }: DomainRouteDeps): Route {
   });
 }
 
-function blacklistRoute({ pool }: DomainRouteDeps): Route {
+function blacklistRoute(): Route {
   return defineRoute({
     id: 'listBlacklistedDomains',
     ...common,
@@ -87,7 +78,7 @@ function blacklistRoute({ pool }: DomainRouteDeps): Route {
       ...pages,
     }),
     response: { 200: domainListAnswer },
-    async handler({ input: { query }, ...context }) {
+    async handler({ input: { query }, pool, ...context }) {
       const { search } = query;
       // Listed names are normalized: without `www.` and in ASCII.
       const part = search === undefined ? undefined : (normalDomain(search) ?? search.toLowerCase());
@@ -99,7 +90,7 @@ function blacklistRoute({ pool }: DomainRouteDeps): Route {
   });
 }
 
-function whitelistRoute({ pool }: DomainRouteDeps): Route {
+function whitelistRoute(): Route {
   return defineRoute({
     id: 'listWhitelistedDomains',
     ...common,
@@ -108,7 +99,7 @@ function whitelistRoute({ pool }: DomainRouteDeps): Route {
     description: 'Active domains, in the order in which they were first listed.',
     query: z.object(pages),
     response: { 200: domainListAnswer },
-    async handler({ input: { query }, ...context }) {
+    async handler({ input: { query }, pool, ...context }) {
       return {
         status: 200,
         body: await listed(pool, { status: 'whitelisted', active: true }, query, context),
@@ -117,7 +108,7 @@ function whitelistRoute({ pool }: DomainRouteDeps): Route {
   });
 }
 
-function changesRoute({ pool }: DomainRouteDeps): Route {
+function changesRoute(): Route {
   return defineRoute({
     id: 'listDomainChanges',
     ...common,
@@ -130,14 +121,14 @@ function changesRoute({ pool }: DomainRouteDeps): Route {
     ].join(' '),
     query: z.object({ since: since().optional(), limit: limit({ fallback: 100, max: 1000 }) }),
     response: { 200: domainChangesAnswer },
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       const body = await domainChanges(pool, served.schema('catalogue'), query.since, query.limit);
       return { status: 200, body };
     },
   });
 }
 
-function oneRoute({ pool }: DomainRouteDeps): Route {
+function oneRoute(): Route {
   return defineRoute({
     id: 'getDomain',
     ...common,
@@ -146,7 +137,7 @@ function oneRoute({ pool }: DomainRouteDeps): Route {
     description: '`/api/dapps/domains/` lists the ids.',
     params: idParams,
     response: { 200: domainAnswer },
-    async handler({ input: { params }, served }) {
+    async handler({ input: { params }, served, pool }) {
       const record = await domainById(pool, served.schema('catalogue'), params.id);
       if (record === null) throw notFound();
       return { status: 200, body: presentDomain(record) };
@@ -154,7 +145,7 @@ function oneRoute({ pool }: DomainRouteDeps): Route {
   });
 }
 
-function checkRoute({ pool, now }: DomainRouteDeps): Route {
+function checkRoute({ now }: DomainRouteDeps): Route {
   return defineRoute({
     id: 'checkDomain',
     ...common,
@@ -167,7 +158,7 @@ function checkRoute({ pool, now }: DomainRouteDeps): Route {
     ].join(' '),
     query: z.object({ domain: host() }),
     response: { 200: domainCheckAnswer },
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       return {
         status: 200,
         body: await checkDomain(pool, served.schema('catalogue'), query.domain, now()),

@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 
 import type { Logger } from '../../infra/log.ts';
-import type { Sql } from '../../infra/postgres/client.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { exportRecord } from '../../schemas/api/exports.ts';
 import { readClasses } from '../http/clickhouse.ts';
@@ -25,7 +24,6 @@ import type { ExportRecords } from './records.ts';
 
 export interface ExportRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
-  readonly pool: Sql;
   readonly servedBuilds: () => Promise<ServedBuilds>;
   readonly exports: ExportRecords;
   readonly log: Logger;
@@ -107,7 +105,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       200: exportAnswer,
     },
     errors: [503],
-    async handler({ input: { params, query }, request, key }) {
+    async handler({ input: { params, query }, request, key, pool }) {
       const { format } = params;
       refuseParameters(request.query, Object.keys(notTaken), 'Exports do not take this parameter.');
       const mediaType = mediaTypes[format];
@@ -117,7 +115,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       // It begins no export, so that it has no block and no id either.
       if (request.isHead) return { status: 200, headers, body: { mediaType, stream: null } };
       const clickhouse = clickhouseFor(request, { readClass: 'export' });
-      const opening = { ...deps, clickhouse, signal: request.signal };
+      const opening = { ...deps, clickhouse, pool, signal: request.signal };
       const { head, range, file, rows } = await openExport(opening, { search, format });
       const id = randomUUID();
       const record = { id, format, block: head.height, block_hash: head.hash };

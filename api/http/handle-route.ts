@@ -16,6 +16,7 @@ import { WAIT_MS, minBlockOf, waitForBlock } from './min-block.ts';
 import type { ReachesHeight } from './min-block.ts';
 import { confirmAsOf, findAsOf } from './as-of.ts';
 import type { ClickHouseFor } from './clickhouse.ts';
+import type { PoolFor } from './postgres.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { Caller } from './read-queue.ts';
 import { StreamedAnswer } from './route.ts';
@@ -30,6 +31,7 @@ export interface RouteHandlerDeps extends IdentifyDeps {
   readonly stallMs?: number;
   readonly reachesHeight: ReachesHeight;
   readonly clickhouseFor: ClickHouseFor;
+  readonly poolFor: PoolFor;
 }
 
 interface SharedByRoutes {
@@ -67,6 +69,7 @@ export function handleRoute(
     const { served, asOf, answer } = await route.begin({
       params: context.params,
       request,
+      pool: deps.poolFor(request),
       identify: createIdentify(deps, route, request, readServed, state.note),
       served: async () => {
         const minBlock = request.minBlock();

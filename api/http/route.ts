@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 
 import { z } from 'zod';
 
+import type { Sql } from '../../infra/postgres/client.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { asOfParameters, askedBlock, refuseAsOf } from './as-of.ts';
 import type { AsOf } from './as-of.ts';
@@ -74,6 +75,7 @@ export interface RequestInfo {
 interface Call {
   readonly params: Readonly<Record<string, string>>;
   readonly request: RequestInfo;
+  readonly pool: Sql;
   readonly identify: Identify;
   /** Reads the served builds, once the index has reached the height of `X-Min-Block`. */
   served(): Promise<ServedBuilds>;
@@ -132,6 +134,8 @@ type Reply<R extends Responses> = {
 interface HandlerContext<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
   readonly input: { readonly params: z.output<P>; readonly query: z.output<Q>; readonly body: z.output<B> };
   readonly served: ServedBuilds;
+  /** PostgreSQL, read-only: statements wait their turn among callers. */
+  readonly pool: Sql;
   readonly request: RequestInfo;
   /** The block as of which to answer; null: the newest. */
   readonly asOf: AsOf | null;
@@ -301,7 +305,7 @@ export function defineRoute<
       const served = await call.served();
       const found = asked === null ? null : await call.asOf(served, asked);
       const asOf = found?.block ?? null;
-      const context = { input, served, request: call.request, asOf, ...identity };
+      const context = { input, served, pool: call.pool, request: call.request, asOf, ...identity };
       return {
         served,
         asOf,

@@ -1,4 +1,3 @@
-import type { Sql } from '../../infra/postgres/client.ts';
 import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
 import { chunkTotals } from '../../projections/indexed-blocks/queries.ts';
 import { progressAnswer } from '../../schemas/api/progress.ts';
@@ -9,10 +8,9 @@ import { presentProgress } from './progress.ts';
 
 export interface IndexerRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
-  readonly pool: Sql;
 }
 
-export function indexerRoutes({ clickhouseFor, pool }: IndexerRouteDeps): Route[] {
+export function indexerRoutes({ clickhouseFor }: IndexerRouteDeps): Route[] {
   const progress = defineRoute({
     id: 'getProgress',
     method: 'GET',
@@ -24,7 +22,7 @@ export function indexerRoutes({ clickhouseFor, pool }: IndexerRouteDeps): Route[
     auth: 'key',
     asOf: 'It is the progress now.',
     response: { 200: progressAnswer },
-    async handler({ served, request }) {
+    async handler({ served, request, pool }) {
       const schema = served.schema('chain-status');
       const [status, chunks, totals] = await Promise.all([
         chainStatusRow(pool, schema),

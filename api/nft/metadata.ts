@@ -17,8 +17,6 @@ import { nftPageSize } from './ownership.ts';
 import { TRUNCATION_NOTE, presentMetadata } from './present.ts';
 
 export interface NftMetadataDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   readonly refreshes: RefreshBus;
   /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
@@ -35,8 +33,8 @@ export function nftMetadataRoutes(deps: NftMetadataDeps): Route[] {
 
 /** An NFT's metadata, fetched if it was not yet; null while the fetch takes longer than a client waits. */
 async function settledMetadata(
-  { pool, refreshes, now }: NftMetadataDeps,
-  served: ServedBuilds,
+  { refreshes, now }: NftMetadataDeps,
+  { pool, served }: { readonly pool: Sql; readonly served: ServedBuilds },
   nft: Nft,
   signal: AbortSignal,
 ): Promise<NftMetadataRow | null> {
@@ -67,9 +65,14 @@ function metadataRoute(deps: NftMetadataDeps): Route {
     query: z.object({ token_address: address(), nft_token_id: tokenId() }),
     response: { 200: nftMetadataAnswer },
     errors: [404, 503],
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       const { token_address: token, nft_token_id: id } = query;
-      const row = await settledMetadata(deps, served, { token, tokenId: id.toString() }, request.signal);
+      const row = await settledMetadata(
+        deps,
+        { pool, served },
+        { token, tokenId: id.toString() },
+        request.signal,
+      );
       if (row === null) {
         throw unavailable('metadata_pending', 'The metadata is being fetched.', RETRY_AFTER_SECONDS);
       }
@@ -80,7 +83,7 @@ function metadataRoute(deps: NftMetadataDeps): Route {
   });
 }
 
-function collectionRoute({ pool, ipfsGateway }: NftMetadataDeps): Route {
+function collectionRoute({ ipfsGateway }: NftMetadataDeps): Route {
   return defineRoute({
     id: 'getNftCollection',
     method: 'GET',
@@ -93,7 +96,7 @@ function collectionRoute({ pool, ipfsGateway }: NftMetadataDeps): Route {
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),
     response: { 200: nftCollectionAnswer },
     isCacheable: true,
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       const { token_address: token } = query;
       const schema = served.schema('nft-metadata');
       const count = await countFetched(pool, schema, token);

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import type { Sql } from '../../infra/postgres/client.ts';
 import { heldNfts } from '../../projections/nft-holdings/queries.ts';
 import type { HeldNft } from '../../projections/nft-holdings/queries.ts';
 import { metadataOf, nftKey } from '../../projections/nft-metadata/queries.ts';
@@ -22,8 +21,6 @@ import { iso } from '../http/times.ts';
 import { TRUNCATION_NOTE, presentOwned } from './present.ts';
 
 export interface NftOwnershipDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   /** Read-only. */
   readonly clickhouseFor: ClickHouseFor;
   /** Base URL of the IPFS gateway in answers. */
@@ -76,7 +73,7 @@ function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
   });
 }
 
-function ownedByRoute({ pool, clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
+function ownedByRoute({ clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
   return defineRoute({
     id: 'listNftsOwnedBy',
     method: 'GET',
@@ -100,7 +97,7 @@ function ownedByRoute({ pool, clickhouseFor, ipfsGateway }: NftOwnershipDeps): R
     response: { 200: ownedNftsAnswer },
     isCacheable: true,
     asOf: true,
-    async handler({ input: { query }, served, request, asOf }) {
+    async handler({ input: { query }, served, request, asOf, pool }) {
       const {
         account_address: account,
         token_address: token = null,

@@ -47,11 +47,11 @@ function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
     asOf: true,
     limits: [readLimit('account')],
     response: { 200: portfolioAnswer },
-    async handler({ input: { query }, served, request, asOf }) {
+    async handler({ input: { query }, served, request, asOf, pool }) {
       const { account_address: account, at_time: atTime } = query;
       if (asOf !== null && atTime !== undefined)
         throw invalidInput({ at_time: ['Give at_time or as_of_block, not both.'] });
-      const deps = reading(served, { request, asOf }, 'account');
+      const deps = reading(served, { request, asOf, pool }, 'account');
       const present = deps.now();
       const time = atTime === undefined || atTime.getTime() >= present ? null : atTime.getTime();
       const { holdings, isComplete } = await portfolioAt(deps, account, time);
@@ -102,8 +102,8 @@ function historyRoute({ reading }: PortfolioRouteDeps): Route {
       `Tokens times points: ${figure(MAX_BALANCES)} (400)`,
     ],
     response: { 200: portfolioHistoryAnswer },
-    async handler({ input: { query }, served, request, asOf }) {
-      const deps = reading(served, { request, asOf }, 'account');
+    async handler({ input: { query }, served, request, asOf, pool }) {
+      const deps = reading(served, { request, asOf, pool }, 'account');
       const present = deps.now();
       const { account_address: account, start_time: start, end_time: end = new Date(present) } = query;
       const { interval: each = '1 hour' } = query;

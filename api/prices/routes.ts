@@ -16,8 +16,6 @@ import type { ServedBuilds } from '../../projections/served.ts';
 import { iso } from '../http/times.ts';
 
 export interface PriceRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   readonly refreshes: RefreshBus;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -34,37 +32,42 @@ export function priceRoutes(deps: PriceRouteDeps): Route[] {
   return [priceRoute(latest), pricesRoute(latest)];
 }
 
+interface PriceReading {
+  readonly pool: Sql;
+  readonly served: ServedBuilds;
+}
+
 interface LatestPrices {
-  read(served: ServedBuilds, tokens: readonly Felt[]): Promise<ReadonlyMap<Felt, LatestPrice>>;
+  read(from: PriceReading, tokens: readonly Felt[]): Promise<ReadonlyMap<Felt, LatestPrice>>;
   /** Waits for the feed's price of a token; the stored price when it does not arrive in time. */
-  refresh(served: ServedBuilds, token: Felt, signal: AbortSignal): Promise<LatestPrice | undefined>;
+  refresh(from: PriceReading, token: Felt, signal: AbortSignal): Promise<LatestPrice | undefined>;
   /** Requests refreshes of old prices without waiting. */
   requestOld(tokens: readonly Felt[], stored: ReadonlyMap<Felt, LatestPrice>): void;
   /** False for a while after the feed did not answer. */
   isFeedAnswering(): boolean;
 }
 
-function createLatestPrices({ pool, refreshes, now }: PriceRouteDeps): LatestPrices {
+function createLatestPrices({ refreshes, now }: PriceRouteDeps): LatestPrices {
   let silentUntil = 0;
-  const read: LatestPrices['read'] = async (served, tokens) =>
+  const read: LatestPrices['read'] = async ({ pool, served }, tokens) =>
     await latestPricesOf(pool, served.schema('latest-prices'), tokens);
   const isOld = ({ price, requestedAt }: Partial<LatestPrice>): boolean =>
     now() - Math.max(requestedAt ?? 0, price?.observedAt ?? 0) > FRESH_MS;
   return {
     read,
-    async refresh(served, token, signal) {
+    async refresh(from, token, signal) {
       const request = { type: 'price.requested' as const, token };
       const fresh = await refreshes.refresh(
         [request],
         async (requestedAt) => {
-          const stored = (await read(served, [token])).get(token);
+          const stored = (await read(from, [token])).get(token);
           return stored !== undefined && stored.requestedAt >= requestedAt(request) ? stored : null;
         },
         signal,
       );
       if (fresh !== null) silentUntil = 0;
       else if (!signal.aborted) silentUntil = now() + SILENCE_MS;
-      return fresh ?? (await read(served, [token])).get(token);
+      return fresh ?? (await read(from, [token])).get(token);
     },
     requestOld(tokens, stored) {
       const old = tokens.filter((token) => isOld(stored.get(token) ?? {}));
@@ -92,12 +95,14 @@ function priceRoute(latest: LatestPrices): Route {
       force_refresh: boolean('Query the feed, whatever the age of the stored price').optional(),
     }),
     response: { 200: priceAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       const { token_address: token, force_refresh: isForced = false } = query;
-      const stored = await latest.read(served, [token]);
+      const stored = await latest.read({ pool, served }, [token]);
       const mustWait = isForced || (!stored.has(token) && latest.isFeedAnswering());
       if (!mustWait) latest.requestOld([token], stored);
-      const found = mustWait ? await latest.refresh(served, token, request.signal) : stored.get(token);
+      const found = mustWait
+        ? await latest.refresh({ pool, served }, token, request.signal)
+        : stored.get(token);
       return {
         status: 200,
         body: {
@@ -123,7 +128,7 @@ function pricesRoute(latest: LatestPrices): Route {
     body: z.object({ token_addresses: z.array(z.string()).min(1).max(MAX_TOKENS) }),
     limits: [`Tokens: ${MAX_TOKENS}`],
     response: { 200: pricesAnswer },
-    async handler({ input: { body }, served }) {
+    async handler({ input: { body }, served, pool }) {
       const tokens = body.token_addresses.map((text) => {
         const token = parseFelt(text);
         if (token === null) {
@@ -131,7 +136,7 @@ function pricesRoute(latest: LatestPrices): Route {
         }
         return token;
       });
-      const stored = await latest.read(served, tokens);
+      const stored = await latest.read({ pool, served }, tokens);
       latest.requestOld([...new Set(tokens)], stored);
       const data = tokens.map((token) => {
         const price = stored.get(token)?.price ?? null;

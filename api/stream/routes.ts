@@ -5,7 +5,6 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import { sleep, withTimeout } from '../../infra/lifecycle.ts';
-import type { Sql } from '../../infra/postgres/client.ts';
 import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { acceptedWeights } from '../http/accept.ts';
@@ -30,7 +29,6 @@ import { findUndo } from './undo.ts';
 
 export interface StreamRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
-  readonly pool: Sql;
   readonly servedBuilds: () => Promise<ServedBuilds>;
   readonly tail: Tail;
   readonly streams: OpenStreams;
@@ -124,7 +122,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     response: {
       200: streamAnswer,
     },
-    async handler({ input: { query }, served, request, key }) {
+    async handler({ input: { query }, served, request, key, pool }) {
       const subject = subjectOf(query);
       const { digest } = subject;
       const isEvents = isEventStream(request.header('accept'));
@@ -137,7 +135,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       const source = await versionedSourceOf(clickhouse(), served, subject.filter);
       const reading = async (): Promise<BlockReading> => ({
         clickhouse: clickhouse(),
-        pool: deps.pool,
+        pool,
         served: await deps.servedBuilds(),
       });
       const { tail, log } = deps;

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { Sql } from '../../infra/postgres/client.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { syncBlob } from '../../projections/sync/queries.ts';
 import { syncBlobAnswer, syncStoredAnswer } from '../../schemas/api/sync.ts';
@@ -15,8 +14,6 @@ import { iso } from '../http/times.ts';
 import { checkSignature } from './signature.ts';
 
 export interface SyncRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly sealing: Sealing;
   readonly syncCallsPerMinute: number;
@@ -62,7 +59,7 @@ export function syncRoutes(deps: SyncRouteDeps): Route[] {
   return [readRoute(deps), writeRoute(deps)];
 }
 
-function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
+function readRoute({ sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
   return defineRoute({
     id: 'readSync',
     ...common,
@@ -74,7 +71,7 @@ function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route 
     params: z.object({ lookup_hash: z.string() }),
     response: { 200: syncBlobAnswer },
     errors: [403],
-    async handler({ input: { params }, served, signedCall }) {
+    async handler({ input: { params }, served, signedCall, pool }) {
       const { lookup_hash: lookupHash } = params;
       // Other texts are never stored, and some are invalid in SQL.
       const stored = LOOKUP_HASH.test(lookupHash)
@@ -89,7 +86,7 @@ function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route 
   });
 }
 
-function writeRoute({ pool, commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
+function writeRoute({ commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
   return defineRoute({
     id: 'writeSync',
     ...common,
@@ -113,7 +110,7 @@ function writeRoute({ pool, commandsFor, sealing, syncCallsPerMinute }: SyncRout
     limits: [`Bytes of the blob: ${figure(BLOB_BYTES)} (413)`],
     response: { 200: syncStoredAnswer },
     errors: [403],
-    async handler({ input: { params, body }, served, signedCall, request }) {
+    async handler({ input: { params, body }, served, signedCall, request, pool }) {
       const { lookup_hash: lookupHash } = params;
       const { blob, version } = body;
       if (Buffer.byteLength(blob) > BLOB_BYTES) {

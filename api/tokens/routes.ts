@@ -16,15 +16,11 @@ import type { Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { presentToken } from './present.ts';
 
-export interface TokenRouteDeps {
-  readonly pool: Sql;
+export function tokenRoutes(): Route[] {
+  return [listRoute(), oneRoute()];
 }
 
-export function tokenRoutes(deps: TokenRouteDeps): Route[] {
-  return [listRoute(deps), oneRoute(deps)];
-}
-
-function listRoute({ pool }: TokenRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listTokens',
     method: 'GET',
@@ -49,7 +45,7 @@ function listRoute({ pool }: TokenRouteDeps): Route {
       limit: limit(),
     }),
     response: { 200: tokenListAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       const schema = served.schema('tokens');
       const { common, verified, hidden = false, type, search, address: token } = query;
       const asAddress = search === undefined ? null : parseFelt(search.trim());
@@ -73,7 +69,7 @@ function listRoute({ pool }: TokenRouteDeps): Route {
   });
 }
 
-function oneRoute({ pool }: TokenRouteDeps): Route {
+function oneRoute(): Route {
   return defineRoute({
     id: 'getToken',
     method: 'GET',
@@ -85,7 +81,7 @@ function oneRoute({ pool }: TokenRouteDeps): Route {
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
     response: { 200: tokenAnswer },
-    async handler({ input: { params }, served }) {
+    async handler({ input: { params }, served, pool }) {
       const known = await tokensByAddress(pool, served.schema('tokens'), [params.address]);
       const token = known.get(params.address);
       if (token === undefined) throw notFound();

@@ -31,7 +31,7 @@ export interface ProofRouteDeps {
   readonly trees: EventTrees;
 }
 
-export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRouteDeps): Route {
+export function proofRoute({ clickhouseFor, finalHeights, trees }: ProofRouteDeps): Route {
   return defineRoute({
     id: 'getTransferProof',
     method: 'GET',
@@ -59,7 +59,7 @@ export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRo
     limits: [readLimit('proof')],
     response: { 200: proofAnswer },
     errors: [404, 409, 503],
-    async handler({ input: { query }, served, request, asOf }) {
+    async handler({ input: { query }, served, request, asOf, pool }) {
       const clickhouse = clickhouseFor(request, { readClass: 'proof' });
       // Read first: a block at or below it is not reverted afterwards.
       const l1Height = asOf === null ? await finalHeights(served) : null;

@@ -50,7 +50,7 @@ export function transferRoutes(deps: TransferRouteDeps): Route[] {
 type FinalHeights = ReturnType<typeof createFinalHeights>;
 
 function listRoute(
-  { clickhouseFor, pool, indexedHeight, now }: TransferRouteDeps,
+  { clickhouseFor, indexedHeight, now }: TransferRouteDeps,
   finalHeights: FinalHeights,
 ): Route {
   const totals = createStateCache<string, number>(now);
@@ -73,7 +73,7 @@ function listRoute(
     asOf: true,
     query: transfersQuery,
     response: { 200: transferListAnswer },
-    async handler({ input: { query }, served, request, asOf }) {
+    async handler({ input: { query }, served, request, asOf, pool }) {
       const search = searchOf(query, asOf);
       const clickhouse = clickhouseFor(request);
       // Like the answer, no total covers less than X-Indexed-Block says.

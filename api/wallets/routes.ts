@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { Sql } from '../../infra/postgres/client.ts';
 import {
   countWallets,
   listWallets,
@@ -27,8 +26,6 @@ import { activity, registeredWallet, walletParams } from './fields.ts';
 import { presentWallet } from './present.ts';
 
 export interface WalletRouteDeps {
-  /** Read-only. */
-  readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
   /** Unix milliseconds. */
@@ -46,17 +43,10 @@ const path = '/api/dapps/vendor-wallets/';
 
 /** Wallets that opted into discovery: any API key may register and update any of them. */
 export function walletRoutes(deps: WalletRouteDeps): Route[] {
-  return [
-    listRoute(deps),
-    registerRoute(deps),
-    statsRoute(deps),
-    oneRoute(deps),
-    updateRoute(deps),
-    lookupRoute(deps),
-  ];
+  return [listRoute(), registerRoute(deps), statsRoute(), oneRoute(), updateRoute(deps), lookupRoute()];
 }
 
-function listRoute({ pool }: WalletRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listWallets',
     ...common,
@@ -75,7 +65,7 @@ function listRoute({ pool }: WalletRouteDeps): Route {
       limit: limit(),
     }),
     response: { 200: walletListAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, pool }) {
       const schema = served.schema('catalogue');
       const filters = {
         network: query.network,
@@ -122,7 +112,7 @@ function registerRoute({ commandsFor, secretKey }: WalletRouteDeps): Route {
   });
 }
 
-function statsRoute({ pool }: WalletRouteDeps): Route {
+function statsRoute(): Route {
   return defineRoute({
     id: 'getWalletStats',
     ...common,
@@ -132,7 +122,7 @@ function statsRoute({ pool }: WalletRouteDeps): Route {
     description: 'Counts all wallets, active ones and verified ones, of one network or of all.',
     query: z.object({ network: networkFilter().optional() }),
     response: { 200: walletStatsAnswer },
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       const { network = null } = query;
       const { total, active, verified } = await walletCounts(pool, served.schema('catalogue'), network);
       const body = { network, total_wallets: total, active_wallets: active, verified_wallets: verified };
@@ -141,7 +131,7 @@ function statsRoute({ pool }: WalletRouteDeps): Route {
   });
 }
 
-function oneRoute({ pool }: WalletRouteDeps): Route {
+function oneRoute(): Route {
   return defineRoute({
     id: 'getWallet',
     ...common,
@@ -151,7 +141,7 @@ function oneRoute({ pool }: WalletRouteDeps): Route {
     description: '`/api/dapps/vendor-wallets/` lists the ids.',
     params: walletParams,
     response: { 200: walletAnswer },
-    async handler({ input: { params }, served }) {
+    async handler({ input: { params }, served, pool }) {
       const wallet = await walletById(pool, served.schema('catalogue'), params.id);
       if (wallet === null) throw notFound();
       return { status: 200, body: presentWallet(wallet) };
@@ -192,7 +182,7 @@ function updateRoute({ commandsFor, secretKey, now }: WalletRouteDeps): Route {
   });
 }
 
-function lookupRoute({ pool }: WalletRouteDeps): Route {
+function lookupRoute(): Route {
   return defineRoute({
     id: 'findWallet',
     ...common,
@@ -203,7 +193,7 @@ function lookupRoute({ pool }: WalletRouteDeps): Route {
       'Without `network`, all networks are searched: an active entry is preferred, then the oldest.',
     query: z.object({ wallet_address: address(), network: networkFilter().optional() }),
     response: { 200: walletLookupAnswer },
-    async handler({ input: { query }, served }) {
+    async handler({ input: { query }, served, pool }) {
       const { wallet_address: walletAddress, network = null } = query;
       const wallet = await walletOf(pool, served.schema('catalogue'), walletAddress, network);
       return {

@@ -37,8 +37,6 @@ import { webhookParams } from './fields.ts';
 import { presentDelivery } from './present.ts';
 
 export interface DeliveryRouteDeps {
-  /** May only SELECT. */
-  readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
   /** Unix milliseconds. */
@@ -49,7 +47,7 @@ const common = { tag: 'Webhooks', auth: 'session' } as const;
 
 /** Routes of a webhook's deliveries. */
 export function deliveryRoutes(deps: DeliveryRouteDeps): Route[] {
-  return [testRoute(deps), listRoute(deps), statsRoute(deps), retryRoute(deps), retryFailedRoute(deps)];
+  return [testRoute(deps), listRoute(), statsRoute(deps), retryRoute(deps), retryFailedRoute(deps)];
 }
 
 function testRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
@@ -73,7 +71,7 @@ function testRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
   });
 }
 
-function listRoute({ pool }: DeliveryRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listDeliveries',
     ...common,
@@ -90,7 +88,7 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
       limit: limit(),
     }),
     response: { 200: deliveryListAnswer },
-    async handler({ input: { params, query }, user, served, request }) {
+    async handler({ input: { params, query }, user, served, request, pool }) {
       const webhook = await ownWebhook(pool, served, user, params.id);
       const counted = await countDeliveries(pool, params.id, query);
       const { isEstimate } = counted;
@@ -116,7 +114,7 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
 const STEPS = { '1 hour': HOUR_MS, '1 day': 24 * HOUR_MS } as const;
 const DEFAULT_STEPS = 24;
 
-function statsRoute({ pool, now }: DeliveryRouteDeps): Route {
+function statsRoute({ now }: DeliveryRouteDeps): Route {
   return defineRoute({
     id: 'getWebhookStats',
     ...common,
@@ -131,7 +129,7 @@ function statsRoute({ pool, now }: DeliveryRouteDeps): Route {
     query: hoursOrDays(DEFAULT_STEPS),
     limits: [`Deliveries that are counted: the newest ${figure(MAX_COUNTED)}`],
     response: { 200: webhookStatsAnswer },
-    async handler({ input: { params, query }, user, served }) {
+    async handler({ input: { params, query }, user, served, pool }) {
       const { id } = await ownWebhook(pool, served, user, params.id);
       const step = STEPS[query.interval];
       const to = query.end_time?.getTime() ?? now();
@@ -153,7 +151,7 @@ function orderly(period: Period): Period {
   return period;
 }
 
-function retryRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route {
+function retryRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
   const submit = submitForCaller(commandsFor, secretKey);
   return defineRoute({
     id: 'retryDelivery',
@@ -167,7 +165,7 @@ function retryRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route 
     ].join(' '),
     params: webhookParams.extend({ delivery_id: z.uuid() }),
     response: { 202: deliveryAnswer },
-    async handler({ input: { params }, user, served, request }) {
+    async handler({ input: { params }, user, served, request, pool }) {
       const { id: webhookId, delivery_id: deliveryId } = params;
       const webhook = await ownWebhook(pool, served, user, webhookId);
       const { status } = await existingDelivery(pool, webhook, deliveryId);
@@ -182,7 +180,7 @@ function retryRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route 
 /** Deliveries of one request: about a second of decisions. */
 const MAX_RETRIED = 100;
 
-function retryFailedRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route {
+function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
   const submit = submitForCaller(commandsFor, secretKey);
   return defineRoute({
     id: 'retryDeliveries',
@@ -205,7 +203,7 @@ function retryFailedRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): 
     }),
     limits: [`Deliveries of a call: ${MAX_RETRIED}`],
     response: { 202: retriedDeliveriesAnswer },
-    async handler({ input: { params, body }, user, served, request }) {
+    async handler({ input: { params, body }, user, served, request, pool }) {
       const webhook = await ownWebhook(pool, served, user, params.id);
       const period = orderly({ from: body.start_time.getTime(), to: body.end_time.getTime() });
       const range = { after: body.after ?? null, limit: MAX_RETRIED };

@@ -36,8 +36,6 @@ import { randomWebhookSecret } from './secret.ts';
 export type CheckUrl = (url: string) => Promise<string | null>;
 
 export interface WebhookRouteDeps {
-  /** May only SELECT. */
-  readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
   readonly sealing: Sealing;
@@ -59,17 +57,17 @@ const webhookPath = '/api/webhooks/{id}/';
 /** Routes of webhooks; those of their deliveries are in `delivery-routes.ts`. */
 export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
   return [
-    listRoute(deps),
+    listRoute(),
     createRoute(deps),
     eventsRoute(),
-    readRoute(deps),
+    readRoute(),
     changeRoute(deps),
     deleteRoute(deps),
     rotateRoute(deps),
   ];
 }
 
-function listRoute({ pool }: WebhookRouteDeps): Route {
+function listRoute(): Route {
   return defineRoute({
     id: 'listWebhooks',
     ...common,
@@ -78,7 +76,7 @@ function listRoute({ pool }: WebhookRouteDeps): Route {
     summary: "List the caller's webhooks",
     description: 'Oldest first.',
     response: { 200: z.array(webhookAnswer) },
-    async handler({ user, served }) {
+    async handler({ user, served, pool }) {
       const webhooks = await webhooksOfUser(pool, served.schema('webhooks'), user.id);
       const states = await endpointStates(pool, webhooks);
       return { status: 200, body: webhooks.map((one) => presentWebhook(one, states.get(one.id))) };
@@ -87,7 +85,7 @@ function listRoute({ pool }: WebhookRouteDeps): Route {
 }
 
 function createRoute(deps: WebhookRouteDeps): Route {
-  const { pool, sealing, checkUrl } = deps;
+  const { sealing, checkUrl } = deps;
   const submit = submitterOf(deps);
   return defineRoute({
     id: 'createWebhook',
@@ -108,7 +106,7 @@ function createRoute(deps: WebhookRouteDeps): Route {
     ],
     response: { 201: createdWebhookAnswer },
     location: webhookPath,
-    async handler({ input: { body }, user, served, request }) {
+    async handler({ input: { body }, user, served, request, pool }) {
       await assertCallable(checkUrl, body.url);
       const { head_height: head } = await chainStatusRow(pool, served.schema('chain-status'));
       const asked = {
@@ -146,7 +144,7 @@ function eventsRoute(): Route {
   });
 }
 
-function readRoute({ pool }: WebhookRouteDeps): Route {
+function readRoute(): Route {
   return defineRoute({
     id: 'getWebhook',
     ...common,
@@ -156,7 +154,7 @@ function readRoute({ pool }: WebhookRouteDeps): Route {
     description: "One of the caller's, without its secret; 404 for any other.",
     params: webhookParams,
     response: { 200: webhookAnswer },
-    async handler({ input: { params }, user, served }) {
+    async handler({ input: { params }, user, served, pool }) {
       const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
       if (webhook === null) throw notFound();
       return { status: 200, body: await withEndpointState(pool, webhook) };
@@ -165,7 +163,7 @@ function readRoute({ pool }: WebhookRouteDeps): Route {
 }
 
 function changeRoute(deps: WebhookRouteDeps): Route {
-  const { pool, checkUrl } = deps;
+  const { checkUrl } = deps;
   const submit = submitterOf(deps);
   return defineRoute({
     id: 'updateWebhook',
@@ -179,7 +177,7 @@ function changeRoute(deps: WebhookRouteDeps): Route {
     body: changedWebhook,
     limits: [`Subscriptions of a webhook: ${figure(MAX_SUBSCRIPTIONS)}`],
     response: { 200: webhookAnswer },
-    async handler({ input, user, served, request }) {
+    async handler({ input, user, served, request, pool }) {
       const { params, body } = input;
       if (body.url !== undefined) {
         // Checked first: no DNS lookup is made for a webhook of another user.

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import { READ_CONNECTIONS } from '../../../api/http/clickhouse.ts';
+import { POSTGRES_CONNECTIONS } from '../../../api/http/postgres.ts';
 import { startApi } from '../../../api/server.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
@@ -35,7 +36,7 @@ export const start: StartRole = async (context) => {
   const kafka = openKafka(context, 'tds-api');
   const publisher = kafka.publisher();
   releasers.push('publisher', () => publisher.close());
-  const pool = openPool(context, 'tds-api', 12, {
+  const pool = openPool(context, 'tds-api', POSTGRES_CONNECTIONS, {
     url: required(config, 'apiDatabaseUrl'),
     queryTimeoutMs: API_QUERY_MS,
   });

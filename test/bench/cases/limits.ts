@@ -183,6 +183,7 @@ async function startStand(dataDir: string): Promise<{ url: string; close(): Prom
     servedBuilds: () => servedBuilds(pool),
     indexedHeight: () => 1,
     reachesHeight: async () => true,
+    poolFor: () => pool,
     clickhouseFor: () => {
       throw new Error('no reads here');
     },

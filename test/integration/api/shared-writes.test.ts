@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { commandsMessage } from '../../../schemas/messages/commands.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
 
-/** Writes of several users at once, on the real log, projector and stores. */
+/** Writes of several users at once, and reads from PostgreSQL, on the real log, projector and stores. */
 
 const WALLETS = '/api/dapps/vendor-wallets/';
 const CREATE_KEY = '/api/users/auth/create-api-key/';
@@ -101,4 +103,26 @@ test('a user logs in before the writes that wait in the line of another', async 
     answered: expect.toSatisfy((count: number) => count < FLOOD),
   });
   expect(await Promise.all(flood)).toEqual(Array(FLOOD).fill(201));
+});
+
+test('a key whose reads take long leaves connections to PostgreSQL for others', async () => {
+  const schema = (await servedBuilds(world.pool)).schema('tokens');
+  const waiting = async (): Promise<number> => {
+    const { rows } = await world.pool.query(
+      `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '${schema}.tokens'::regclass`,
+    );
+    return rows[0]?.['count'];
+  };
+  const search = async ({ key }: User): Promise<number> =>
+    (await world.call('GET', '/api/tokens/?search=e', { headers: { 'api-key': key } })).status;
+  let flood: Promise<number>[] = [];
+  await inTransaction(world.pool, async (tx) => {
+    await tx.query(`LOCK TABLE ${schema}.tokens`);
+    flood = Array.from({ length: FLOOD }, () => search(busy));
+    await expect.poll(waiting).toBeGreaterThanOrEqual(4);
+    const others = await Promise.all(Array.from({ length: FEW }, () => read(quiet)));
+    expect(new Set(others.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(await waiting()).toBe(4);
+  });
+  expect(await Promise.all(flood)).toEqual(Array(FLOOD).fill(200));
 });

@@ -213,6 +213,7 @@ beforeAll(async () => {
     },
     indexedHeight: () => height,
     clickhouseFor: noStore as never,
+    poolFor: () => noStore as never,
     reachesHeight: async (wanted) => height !== null && height >= wanted,
     readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),
   });

@@ -86,6 +86,7 @@ async function serve(stallMs: number): Promise<number> {
     indexedHeight: () => null,
     reachesHeight: async () => false,
     clickhouseFor: never,
+    poolFor: () => ({ query: never }),
     readiness: async () => ({ ok: true, body: {} }),
     stallMs,
   });

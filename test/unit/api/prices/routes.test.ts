@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { RefreshBus } from '../../../../api/commands/refresh.ts';
 import type { RequestInfo } from '../../../../api/http/route.ts';
 import { priceRoutes } from '../../../../api/prices/routes.ts';
-import type { PriceRouteDeps } from '../../../../api/prices/routes.ts';
+import type { Sql } from '../../../../infra/postgres/client.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
 test('a caller who disconnects does not end the time for which nobody waits for a silent feed', async () => {
@@ -16,13 +16,14 @@ test('a caller who disconnects does not end the time for which nobody waits for 
     request: () => {},
     notify: () => {},
   };
-  const pool = { query: async () => ({ rows: [] }) } as unknown as PriceRouteDeps['pool'];
-  const route = priceRoutes({ pool, refreshes, now: () => 1_700_000_000_000 })[0]!;
+  const pool = { query: async () => ({ rows: [] }) } as unknown as Sql;
+  const route = priceRoutes({ refreshes, now: () => 1_700_000_000_000 })[0]!;
   const name = (text: string): string => text;
   const ask = async (signal: AbortSignal, query: Record<string, string> = {}): Promise<number> => {
     const { answer } = await route.begin({
       params: {},
       request: { query: { token_address: toFelt(0xc01n), ...query }, signal } as unknown as RequestInfo,
+      pool,
       identify: { key: async () => ({ key: { id: 1, userId: 1 } }) } as never,
       served: async () => ({ table: name, schema: name, state: null, chainState: null }),
       asOf: null as never,

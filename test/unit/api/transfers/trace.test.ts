@@ -71,6 +71,7 @@ async function traced(eachPart: ClickHouse['eachPart'], transfersOfToken: number
   const { answer } = await route.begin({
     params: {},
     request,
+    pool: deps.pool,
     identify: { key: async () => ({ key: { id: 1, userId: 1 } }) } as never,
     served,
     asOf: null as never,
