@@ -44,8 +44,6 @@ interface HistoryRange {
   readonly lo: number;
   readonly hi: number;
   readonly run: IndexedRange;
-  /** The newest indexed height. */
-  readonly head: number;
   /** The window begins before the run. */
   readonly startsBeforeRun: boolean;
   /** It is the newest run, so its balance can be read from the chain. */
@@ -94,12 +92,16 @@ interface HistoryInputs {
 async function readHistoryInputs(
   { clickhouse, served, coverage }: BalanceDeps,
   subject: BalanceSubject,
-  { lo, hi, run, startsBeforeRun, head }: HistoryRange,
+  { lo, hi, run, startsBeforeRun }: HistoryRange,
 ): Promise<HistoryInputs> {
   const blocksAt = async (heights: readonly number[]) => await coverage.blocks(clickhouse, served, heights);
   const { account, token } = subject;
   const [[found], moved, first] = await Promise.all([
-    balancesAt({ clickhouse, blocksAt }, served, [subject], { points: [{ height: hi, run }], head }),
+    balancesAt({ clickhouse, blocksAt }, served, [subject], {
+      points: [{ height: hi, run }],
+      // No block counts as the head: an anchor above the run, which may be cached, must not stand for the balance after `hi`.
+      head: Number.POSITIVE_INFINITY,
+    }),
     movements(clickhouse, served, { account, token, lo, hi }, HISTORY_ROWS + 1),
     startsBeforeRun ? blocksAt([run.start]) : null,
   ]);
@@ -168,7 +170,6 @@ async function historyRangeOf(
     lo: Math.max(lo, run.start),
     hi,
     run,
-    head: newest.end,
     startsBeforeRun: run.start > lo,
     isNewestRun,
   };

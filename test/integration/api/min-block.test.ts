@@ -1,11 +1,12 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld, Call } from '../../support/api-world.ts';
 import { ALICE, BOB, COIN, TX1, writeSmallChain } from '../../support/small-chain.ts';
-import { aTransfer, writeBlocks } from '../../support/transfer-world.ts';
+import { aTransfer, hashAt, writeBlocks } from '../../support/transfer-world.ts';
 import type { TableNames, WorldBlock } from '../../support/transfer-world.ts';
 
 /** `X-Min-Block` at two API processes, over a chain whose blocks are indexed without a notification. */
@@ -95,6 +96,43 @@ it('answers of every process and route include the block, although what is cache
     await index('block.accepted', wanted);
     await Promise.all(asked);
   }
+});
+
+describe('a balance history, while the cached head is below the newest block', () => {
+  const path = `/api/balance-history/?account_address=${BOB}&token_address=${COIN}&start_time=2023-11-14`;
+  const call: Call = async (...args) => await (calls[1] ?? world.call)(...args);
+  beforeEach(async () => {
+    await ask(call, path, String(head));
+    await index('block.accepted', head + 1);
+  });
+
+  type Row = Readonly<Record<'block_number' | 'balance', unknown>>;
+  /** Each block up to the newest has a row, with the sum of the transfers up to it. */
+  async function expectRows(query: string, newest: number): Promise<void> {
+    const { json, text } = await ask(call, path + query, '');
+    const heights = Array.from({ length: newest + 1 }, (_, height) => height);
+    const rows = heights.map((height) => [height, String(height + 1)]);
+    expect(
+      json.data?.map((row: Row) => [row.block_number, row.balance]),
+      text,
+    ).toEqual(rows);
+  }
+  const upToNewest = (): string => `&end_time=${new Date(block(head).timestamp * 1000).toISOString()}`;
+
+  it('does not start from a balance read at the newest block unless it includes its transfers', async () => {
+    const served = await servedBuilds(world.pool);
+    await world.pool.query(
+      `INSERT INTO ${served.schema('balances')}.anchors
+         (account, token, block, block_hash, balance, observed_at, requested_at) VALUES ($1, $2, $3, $4, $5, 1, 1)`,
+      [BOB, COIN, head, hashAt(head), head + 1],
+    );
+    await expectRows('', head - 1);
+    await expectRows(upToNewest(), head);
+  });
+
+  it('counts the transfers of the newest block if the window ends with it', async () => {
+    await expectRows(upToNewest(), head);
+  });
 });
 
 it('a block that was reverted is waited for again', async () => {
