@@ -21,7 +21,7 @@ import { address, limit, text, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
-import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
+import { LOOK_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
 
@@ -118,9 +118,6 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
     },
   });
 }
-
-/** Balances are counted some seconds after a block is indexed. */
-const LOOK_MS = 250;
 
 /** @throws 503 where the balances are not counted up to the block that the client asks for */
 async function countedUpTo(

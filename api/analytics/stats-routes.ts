@@ -17,12 +17,13 @@ import { chainStatsAnswer, tokenStatsAnswer } from '../../schemas/api/analytics.
 import type { AsOf } from '../http/as-of.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput } from '../http/errors.ts';
+import { readCovering } from '../http/min-block.ts';
 import { address, hoursOrDays } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
-import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
+import { LOOK_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 
 export interface StatsRouteDeps {
@@ -143,23 +144,28 @@ type PeriodReader = (
   clickhouse: ClickHouse,
   served: ServedBuilds,
   query: z.output<typeof periodsQuery>,
-  of: { readonly request: Pick<RequestInfo, 'minBlock'>; readonly asOf: AsOf | null },
+  of: { readonly request: RequestInfo; readonly asOf: AsOf | null },
 ) => Promise<{ readonly read: PeriodsRead; readonly coverage: Coverage | null }>;
 
-/** Reads which of the asked periods to compute, and the block that the others cover. @throws 400 for too many */
+/**
+ * Reads which of the asked periods to compute, and the block that the others cover.
+ *
+ * @throws 400 for too many, 503 where they do not cover the block that the client asks for
+ */
 function periodReader(now: () => number): PeriodReader {
   const kept = keepWhileUnchanged<Present>(now);
   return async (clickhouse, served, query, { request, asOf }) => {
     const bounds = boundsOf(query, asOf === null ? now() : asOf.timestamp * 1000);
     const { step } = bounds;
+    const upTo = (one: Present): number => one.coverage?.upTo ?? -1;
+    const isEnough = (one: Present): boolean => upTo(one) >= (request.minBlock() ?? -1);
+    const read = async (): Promise<Present> => await presentOf(clickhouse, served, step);
     const { coverage, ...present } =
       asOf === null
-        ? await kept(
-            served,
-            step,
-            async () => await presentOf(clickhouse, served, step),
-            ({ newest }) => newest >= (request.minBlock() ?? 0),
-          )
+        ? await readCovering(async () => await kept(served, step, read, isEnough), upTo, {
+            request,
+            everyMs: LOOK_MS,
+          })
         : await presentAsOf(clickhouse, served, bounds, asOf);
     return { read: { ...bounds, ...present }, coverage };
   };

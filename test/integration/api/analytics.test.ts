@@ -219,6 +219,21 @@ test('names the block up to which holders are counted', async () => {
   expect(await covered()).toBe(String(head + 3));
 });
 
+test('waits until the hours are counted up to the block that the client asks for', async () => {
+  await deriveDue(owner, names);
+  const head = Math.max(...chain.keys());
+  await write(made(head + 1, head + 12));
+  const wanted = String(head + 12);
+  const paths = ['/api/stats/', `/api/tokens/${COIN}/stats/`];
+  const ask = async () =>
+    await Promise.all(paths.map(async (path) => await get(path, { 'x-min-block': wanted })));
+  for (const { status, json, headers, text } of await ask())
+    expect([status, json.code, headers.get('retry-after')], text).toEqual([503, 'behind', '1']);
+  await deriveDue(owner, names);
+  for (const { status, headers, text } of await ask())
+    expect([status, headers.get('x-indexed-block')], text).toEqual([200, wanted]);
+});
+
 test('is not incomplete because a block that is due again was due long ago', async () => {
   const head = Math.max(...chain.keys());
   await write(made(head + 1, head + 1));
