@@ -33,12 +33,17 @@ interface Cached {
   readonly blocks: Map<number, IndexedBlock>;
 }
 
-/** Caches the indexed range and blocks; requests that see the same state of the read models share them. */
-export function createCoverageReader(now: () => number): CoverageReader {
+/**
+ * Caches the indexed range and blocks; requests that see the same state of the read models share them.
+ *
+ * @param indexedHeight the height that answers say they hold: nothing that was read below it is shared
+ */
+export function createCoverageReader(indexedHeight: () => number | null, now: () => number): CoverageReader {
   let last: Cached | null = null;
   /** The cache of the request's state; null: nothing may be cached. */
-  const cacheOf = ({ chainState: state }: ServedBuilds): Cached | null => {
-    if (state === null) return null;
+  const cacheOf = ({ chainState }: ServedBuilds): Cached | null => {
+    if (chainState === null) return null;
+    const state = `${chainState} ${indexedHeight()}`;
     if (last === null || last.state !== state || now() >= last.until)
       last = { state, until: now() + MAX_AGE_MS, coverage: null, blocks: new Map() };
     return last;

@@ -21,38 +21,28 @@ export type BalanceDepsFor = (
 export function createBalanceDeps({
   clickhouseFor,
   refreshes,
+  indexedHeight,
   now,
 }: {
   readonly clickhouseFor: ClickHouseFor;
   readonly refreshes: RefreshBus;
+  /** The highest height that can be queried. */
+  readonly indexedHeight: () => number | null;
   /** Unix milliseconds. */
   readonly now: () => number;
 }): BalanceDepsFor {
-  const cached = createCoverageReader(now);
+  const cached = createCoverageReader(indexedHeight, now);
   return (served, { request, asOf, pool }, readClass = 'page') => ({
     clickhouse: clickhouseFor(request, { readClass }),
     pool,
     served,
     asOf,
-    coverage: asOf === null ? atLeast(cached, request.minBlock()) : upTo(cached, asOf),
+    coverage: asOf === null ? cached : upTo(cached, asOf),
     refreshes,
     now: asOf === null ? now : () => asOf.timestamp * 1000,
     signal: request.signal,
     caller: createHash('sha256').update(request.caller().name).digest('hex').slice(0, 16),
   });
-}
-
-/** Reads again what was cached before a block that the client asks for. */
-function atLeast(coverage: CoverageReader, minBlock: number | null): CoverageReader {
-  if (minBlock === null) return coverage;
-  return {
-    ...coverage,
-    async read(clickhouse, served, isFresh) {
-      const known = await coverage.read(clickhouse, served, isFresh);
-      const isBelow = known !== null && known.run.end < minBlock;
-      return isBelow ? await coverage.read(clickhouse, served, true) : known;
-    },
-  };
 }
 
 /** What was indexed when this block was the newest. */

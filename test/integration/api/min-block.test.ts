@@ -107,15 +107,17 @@ describe('a balance history, while the cached head is below the newest block', (
   });
 
   type Row = Readonly<Record<'block_number' | 'balance', unknown>>;
-  /** Each block up to the newest has a row, with the sum of the transfers up to it. */
-  async function expectRows(query: string, newest: number): Promise<void> {
-    const { json, text } = await ask(call, path + query, '');
-    const heights = Array.from({ length: newest + 1 }, (_, height) => height);
-    const rows = heights.map((height) => [height, String(height + 1)]);
+  /** Each block up to one that the answer covers has a row, with the sum of the transfers up to it. */
+  async function expectRows(query = ''): Promise<number> {
+    const { headers, json, text } = await ask(call, path + query, '');
+    const rows: Row[] = json.data ?? [];
+    const expected = rows.map((_, height) => [height, String(height + 1)]);
     expect(
-      json.data?.map((row: Row) => [row.block_number, row.balance]),
+      rows.map((row) => [row.block_number, row.balance]),
       text,
-    ).toEqual(rows);
+    ).toEqual(expected);
+    expect(rows.length, text).toBeGreaterThan(Number(headers.get('x-indexed-block')));
+    return rows.length - 1;
   }
   const upToNewest = (): string => `&end_time=${new Date(block(head).timestamp * 1000).toISOString()}`;
 
@@ -126,13 +128,27 @@ describe('a balance history, while the cached head is below the newest block', (
          (account, token, block, block_hash, balance, observed_at, requested_at) VALUES ($1, $2, $3, $4, $5, 1, 1)`,
       [BOB, COIN, head, hashAt(head), head + 1],
     );
-    await expectRows('', head - 1);
-    await expectRows(upToNewest(), head);
+    await expectRows();
+    expect(await expectRows(upToNewest())).toBe(head);
   });
 
   it('counts the transfers of the newest block if the window ends with it', async () => {
-    await expectRows(upToNewest(), head);
+    expect(await expectRows(upToNewest())).toBe(head);
   });
+});
+
+it('what is cached below the block of X-Indexed-Block is not answered', async () => {
+  const [, call = world.call] = calls;
+  await Promise.all(PATHS.map((path) => ask(call, path, '')));
+  await index('block.accepted', head + 1);
+  const shown = async () => (await ask(call, '/api/indexer/progress/', '')).headers.get('x-indexed-block');
+  await expect.poll(shown).toBe(String(head));
+  for (const path of PATHS) {
+    const answer = await ask(call, path, '');
+    const isList = path.includes('transfers');
+    expect(answer.headers.get('x-indexed-block')).toBe(String(head));
+    expect(figureOf(path, answer), path).toBe(isList ? 2 * (head + 1) : head + 1);
+  }
 });
 
 it('a block that was reverted is waited for again', async () => {
