@@ -16,9 +16,11 @@ import { HttpError } from '../../../../api/http/errors.ts';
 import { integerField, textField } from '../../../../api/http/fields.ts';
 import { address, boolean, integer } from '../../../../api/http/params.ts';
 import { defineRoute } from '../../../../api/http/route.ts';
+import { sleep } from '../../../../infra/lifecycle.ts';
 import { createMetrics } from '../../../../infra/metrics.ts';
 import { parseNetwork } from '../../../../infra/networks.ts';
 import { AppError } from '../../../../schemas/errors.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
 
 /** The framework over test routes, through real HTTP and without stores. */
 
@@ -42,6 +44,20 @@ const routes = [
       status: 200,
       body: { success: true as const, name: params.name, echo: query, undeclared: 'secret' },
     }),
+  }),
+  defineRoute({
+    id: 'routeAsOf',
+    method: 'GET',
+    path: '/api/slowly/',
+    summary: 'an answer that takes longer than one client of ClickHouse may be used',
+    tag: 'things',
+    auth: 'none',
+    asOf: true,
+    response: { 200: z.object({ height: z.int().optional() }) },
+    handler: async ({ asOf }) => {
+      await sleep(2 * CLIENT_MS);
+      return { status: 200, body: { height: asOf?.height } };
+    },
   }),
   defineRoute({
     id: 'route2',
@@ -172,6 +188,8 @@ let begun = 0;
 let held: Promise<void> | null = null;
 /** What the handler of cached answers waits for. */
 let gate: ((signal: AbortSignal) => Promise<unknown>) | null = null;
+/** How long a client of ClickHouse may be used. */
+const CLIENT_MS = 100;
 let server: Server;
 let base: string;
 let port: number;
@@ -212,7 +230,23 @@ beforeAll(async () => {
       return { table: (name) => name, schema: (name) => name, state, chainState: null };
     },
     indexedHeight: () => height,
-    clickhouseFor: noStore as never,
+    clickhouseFor: () => {
+      const until = performance.now() + CLIENT_MS;
+      const rows = async (): Promise<unknown[]> => {
+        if (performance.now() > until) throw new AppError('QUERY_TIMEOUT', 'too late', { retryable: true });
+        return [
+          {
+            height: 5,
+            hash: toFelt(5n),
+            seq: 1,
+            timestamp: 1_700_000_000,
+            parent: toFelt(4n),
+            is_deleted: 0,
+          },
+        ];
+      };
+      return { rows } as never;
+    },
     poolFor: () => noStore as never,
     reachesHeight: async (wanted) => height !== null && height >= wanted,
     readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),
@@ -241,6 +275,11 @@ const call = async (method: string, path: string, init: RequestInit = {}) => {
 };
 const post = (body: string | Uint8Array<ArrayBuffer>, type: string | null = 'application/json') =>
   call('POST', '/api/things/', { body, headers: type === null ? {} : { 'content-type': type } });
+
+it('checks the block of as_of_block with the time of a new client, however long the answer took', async () => {
+  const { status, json } = await call('GET', '/api/slowly/?as_of_block=5');
+  expect([status, json]).toEqual([200, { height: 5 }]);
+});
 
 describe('an array whose items are made while it is sent', () => {
   it.each([0, 1, 50_000])('has all of %i items, as declared', async (count) => {
@@ -897,6 +936,7 @@ describe('the OpenAPI document', () => {
     expect(json.openapi).toMatch(/^3\.1\./);
     expect(Object.keys(json.paths)).toEqual([
       '/api/things/{name}/',
+      '/api/slowly/',
       '/api/things/search/',
       '/api/cached/{name}/',
       '/api/things/',
