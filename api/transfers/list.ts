@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { countedBlock, newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
-import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
+import { MAX_HEIGHT, hasUnknownTransfers } from '../../projections/transfers/queries.ts';
 import type { StoredTransfer, TransferFilters } from '../../projections/transfers/queries.ts';
 import { hasTransaction } from '../../projections/tx-index/queries.ts';
 import { REACHABLE_ROWS, cursorEnvelope, envelope, resolvePage } from '../http/envelope.ts';
@@ -191,9 +191,7 @@ async function planOf(
     totals[subjects.findIndex((subject) => subject.kind === kind && subject.felt === felt)] ?? 0;
   const isBusyPair = pairSideOf(felts) !== null && totals.every((rows) => rows > scanRows);
   const hasLegs =
-    isBusyPair &&
-    felts.token !== undefined &&
-    (await kindOfToken(clickhouse, tables, felts.token)) !== 'unknown';
+    isBusyPair && felts.token !== undefined && !(await hasUnknownTransfers(clickhouse, tables, felts.token));
   return planTransfers(tables, felts, block, {
     total,
     scanRows,

@@ -54,7 +54,7 @@ export interface PlanFacts {
   total(subject: Subject): number;
   /** Rows of one filter that may be read to find those that match the others. */
   readonly scanRows: number;
-  /** Whether `account_ledger` has the legs of the token: it has none of a token of unknown standard. */
+  /** Whether `account_ledger` has the legs of every transfer of the token: it has none of those of unknown standard. */
   readonly hasLegs: boolean;
   /** Whether the searched felt is the hash of a transaction with transfers. */
   readonly searchIsHash: boolean;

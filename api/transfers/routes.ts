@@ -5,7 +5,7 @@ import { createFinalHeights } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
-import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
+import { MAX_HEIGHT, hasUnknownTransfers } from '../../projections/transfers/queries.ts';
 import { traceAnswer, transferListAnswer } from '../../schemas/api/transfers.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -149,7 +149,7 @@ function traceRoute(
       const upTo = asOf?.height ?? MAX_HEIGHT;
       const walkReads = clickhouseFor(request, { readClass: 'trace', timeoutMs: traceBudgetMs });
       const reads = clickhouseFor(request);
-      const [[ofAccount = 0, ofToken = 0], kind, l1Height] = await Promise.all([
+      const [[ofAccount = 0, ofToken = 0], hasUnknown, l1Height] = await Promise.all([
         subjectTotals(
           reads,
           served,
@@ -159,7 +159,7 @@ function traceRoute(
           ],
           upTo,
         ),
-        kindOfToken(reads, served, token),
+        hasUnknownTransfers(reads, served, token),
         asOf === null ? finalHeights(served) : null,
       ]);
       if (ofAccount === 0) throw notFound('The account is not indexed.');
@@ -171,7 +171,7 @@ function traceRoute(
           token,
           upTo,
           transfers: ofToken,
-          hasLegs: kind !== 'unknown',
+          hasLegs: !hasUnknown,
           skipped: skipZero && account !== ZERO_FELT ? [ZERO_FELT] : [],
           budgetMs: traceBudgetMs,
         },

@@ -2,8 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { tokenStandard, uint } from '../../schemas/messages/common.ts';
-import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
@@ -249,7 +248,7 @@ export async function tracedOfAccounts(
 
 /**
  * An account's newest transfers of a token, at most so many: its legs say where they are, however many it has of other
- * tokens. `hasLegs` false: a token of unknown standard, whose transfers have none.
+ * tokens. `hasLegs` false: transfers of the token are of unknown standard, which have none.
  */
 export async function tracedOfBusyAccount(
   clickhouse: ClickHouse,
@@ -284,23 +283,21 @@ export async function firstTransferIn(
   return row?.o_hash ?? null;
 }
 
-/** Reads a granule of each part, not blocks of 65,409 rows. */
-const ONE_ROW = { max_threads: 1, max_block_size: 512 } as const;
+const foundRow = z.object({ found: z.number() });
 
-const kindRow = z.object({ kind: tokenStandard });
-
-/** What a token was taken for at its newest transfer; null: it has none. */
-export async function kindOfToken(
+/**
+ * Whether a token has, or had in blocks that were reverted, transfers of unknown standard, beside others or alone: the ledger
+ * has no legs of these. Reads the kinds of all its transfers, a byte each.
+ */
+export async function hasUnknownTransfers(
   clickhouse: ClickHouse,
   tables: Tables,
   token: Felt,
-): Promise<TokenStandard | null> {
-  const sql = `SELECT kind FROM ${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}
-    ORDER BY block_desc LIMIT 1`;
-  const [row] = await clickhouse.rows(
-    { name: 'transfers.kind', sql, row: kindRow },
-    { token: feltHex(token) },
-    { settings: ONE_ROW },
+): Promise<boolean> {
+  const sql = `SELECT 1 AS found FROM ${tables.table('transfers')} PREWHERE kind = 'unknown'
+    WHERE token = ${feltParam('token')} LIMIT 1`;
+  const query = { name: 'transfers.unknown', sql, row: foundRow };
+  return (
+    (await clickhouse.rows(query, { token: feltHex(token) }, { settings: { max_threads: 1 } })).length > 0
   );
-  return row?.kind ?? null;
 }
