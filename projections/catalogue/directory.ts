@@ -238,18 +238,30 @@ export async function classHashById(db: Sql, schema: string, id: number): Promis
   return found ?? null;
 }
 
-/** The newest active class of each account type, in one network or in all. */
+/** By their numbers: 0.10.0 is above 0.9.0. */
+const versions = new Intl.Collator('en', { numeric: true });
+
+/**
+ * The newest active class of each account type, in one network or in all: of those without a release time, which come after the
+ * others, the one of the highest version.
+ */
 export async function latestClassHashes(
   db: Sql,
   schema: string,
   network: string | undefined,
 ): Promise<ClassHash[]> {
   const { where, values } = conditionsOf({ network, is_active: true });
-  return await sqlRows(
+  const rows = await sqlRows(
     db,
     classHashRow,
-    `SELECT DISTINCT ON (account_type) ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE ${where}
-     ORDER BY account_type, ${NEWEST}`,
+    `SELECT ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE ${where} ORDER BY account_type, ${NEWEST}`,
     values,
   );
+  const latest = new Map<string, ClassHash>();
+  for (const row of rows) {
+    const found = latest.get(row.account_type);
+    const isHigher = found?.released_at === null && versions.compare(row.version, found.version) > 0;
+    if (found === undefined || isHigher) latest.set(row.account_type, row);
+  }
+  return [...latest.values()];
 }

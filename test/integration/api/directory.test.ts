@@ -283,6 +283,9 @@ describe('class hashes of accounts', () => {
         aClassHash(7n, { account_type: 'braavos' }),
         aClassHash(1n, { network: 'sepolia', account_type: 'braavos' }),
         aClassHash(8n, { account_type: 'gone', is_active: false }),
+        aClassHash(9n, { network: 'goerli', version: '0.9.0' }),
+        aClassHash(10n, { network: 'goerli', version: '0.10.0' }),
+        aClassHash(11n, { network: 'goerli', version: '0.2' }),
       ],
     });
   });
@@ -310,7 +313,7 @@ describe('class hashes of accounts', () => {
     });
     expect((await get('/api/dapps/account-class-hashes/3/')).json).toEqual(first);
     expect((await get('/api/dapps/account-class-hashes/99/')).status).toBe(404);
-    expect((await get('/api/dapps/account-class-hashes/?is_active=true')).json.count).toBe(7);
+    expect((await get('/api/dapps/account-class-hashes/?is_active=true')).json.count).toBe(10);
   });
 
   it('include the newest active one of each type', async () => {
@@ -318,6 +321,7 @@ describe('class hashes of accounts', () => {
     expect(await latest('?network=mainnet')).toEqual({ argent: toFelt(2n), braavos: toFelt(7n) });
     expect(await latest('?network=sepolia')).toEqual({ argent: toFelt(5n), braavos: toFelt(1n) });
     expect(await latest()).toEqual({ argent: toFelt(5n), braavos: toFelt(1n) });
-    expect(await latest('?network=goerli')).toEqual({});
+    expect(await latest('?network=goerli')).toEqual({ argent: toFelt(10n) });
+    expect(await latest('?network=other')).toEqual({});
   });
 });
