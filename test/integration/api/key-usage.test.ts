@@ -12,6 +12,7 @@ import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts'
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { keyUse } from '../../../projections/key-use/projector.ts';
 import { usage } from '../../../projections/usage/projector.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
@@ -133,6 +134,18 @@ it('counts of several processes add up despite duplicate and late messages, also
   );
   expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
   expect((await usageOf(id)).json).toMatchObject(expected);
+});
+
+it('every hour of a key that was used for years is in one answer', async () => {
+  const { id } = await makeKey('used for years');
+  const served = await servedBuilds(world.pool);
+  const hours = 10_001;
+  const first = Date.parse('2022-01-01') / HOUR;
+  await clickhouse.command(
+    `INSERT INTO ${served.table('usage_hourly')} SELECT ${id}, ${first} + number, 1, 1, 1, 0 FROM numbers(${hours})`,
+  );
+  const { status, json } = await usageOf(id, '?start_time=2020-01-01');
+  expect([status, json.total_calls, json.data?.length]).toEqual([200, hours, hours]);
 });
 
 it('usage is not visible to other users', async () => {
