@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { QuarantineFilter } from '../../projections/quarantine/queries.ts';
 import { quarantineDetail, quarantineList } from '../../schemas/api/admin/quarantine.ts';
+import { isStorable } from '../../schemas/text.ts';
 import { cursorEnvelope } from '../http/envelope.ts';
 import { invalidInput } from '../http/errors.ts';
 import { address, boolean, integer, limit, text } from '../http/params.ts';
@@ -76,7 +77,7 @@ function showRoute({ operator }: QuarantineRouteDeps): Route {
   });
 }
 
-const cursorFields = z.tuple([z.int().min(0), z.string().min(1).max(300)]);
+const cursorFields = z.tuple([z.int().min(0), z.string().min(1).max(300).refine(isStorable)]);
 
 function encodeCursor({ quarantinedAt, id }: NonNullable<QuarantineFilter['after']>): string {
   return Buffer.from(JSON.stringify([quarantinedAt, id])).toString('base64url');

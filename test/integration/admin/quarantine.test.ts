@@ -115,7 +115,15 @@ test('filters narrow the list and its count', async () => {
   expect(await ids('?block=77')).toEqual(['2']);
   expect(await ids(`?contract=${COIN}&all=1&block=76`)).toEqual(['1']);
   expect((await list('?block=77')).count).toBe(1);
-  for (const wrong of ['?kind=x', '?contract=x', '?block=-1', '?cursor=x', '?cursor=e30'])
+  const unstorable = Buffer.from('[1,"\\u0000"]').toString('base64url');
+  for (const wrong of [
+    '?kind=x',
+    '?contract=x',
+    '?block=-1',
+    '?cursor=x',
+    '?cursor=e30',
+    `?cursor=${unstorable}`,
+  ])
     expect((await world.get(`/api/admin/quarantine/${wrong}`)).status, wrong).toBe(400);
 });
 
