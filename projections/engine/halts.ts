@@ -5,6 +5,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import type { LogMessage } from '../../infra/kafka/client.ts';
 import { messageId } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
+import { storable } from '../../schemas/text.ts';
 import type { Build } from './builds.ts';
 
 /** A poison message, which halts its partition, and the reason. */
@@ -32,7 +33,7 @@ export async function recordHalt(
      ON CONFLICT (projection, build, topic, partition)
      DO UPDATE SET message_offset = excluded.message_offset, reason = excluded.reason, halted_at = now()
      WHERE tds.projection_halts.message_offset <> excluded.message_offset`,
-    [...parametersOf(builds, message), reason],
+    [...parametersOf(builds, message), storable(reason)],
   );
 }
 

@@ -20,7 +20,7 @@ const journal: PostgresProjection<QuarantineMessage> = {
   notify: { channel: 'journal', payload: ({ id }) => id },
   isRelevant: ({ id }) => !id.startsWith('of another'),
   async fold(tx, { id }, { offset, schema }) {
-    if (id === 'cannot be folded') throw new Error('the fold refuses');
+    if (id === 'cannot be folded') throw new Error('the fold refuses \0 and \ud800');
     await tx.query(withNames('INSERT INTO {{schema}}.entries (id, log_offset) VALUES ($1, $2)', { schema }), [
       id,
       offset,
