@@ -17,6 +17,7 @@ const POLL_MS = 1000;
 /** Drop requests older than this: no process of `project` has run for so long, and an admin can ask again. */
 const EXPIRED_MS = 3_600_000;
 const MAX_ATTEMPTS = 3;
+/** Finished operations that are kept, besides those of the last two hours. */
 const KEPT_OPERATIONS = 500;
 /** Characters kept of what a command prints: its end, which sums it up. */
 const MAX_DETAIL = 10_000;
@@ -168,8 +169,10 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
     await end('failed', error instanceof Error ? error.message : String(error));
   }
   await pool.query(
-    `DELETE FROM tds.operations WHERE state <> 'running' AND id IN (
+    `DELETE FROM tds.operations WHERE state <> 'running' AND requested_at < to_timestamp($1 / 1000.0) AND id IN (
        SELECT id FROM tds.operations ORDER BY requested_at DESC OFFSET ${KEPT_OPERATIONS})`,
+    // Without its row, a younger one would be found again and repeated.
+    [deps.clock.now() - 2 * EXPIRED_MS],
   );
 }
 

@@ -249,6 +249,26 @@ test('a process writes nothing about an operation that another one has claimed s
   await pool.query("DELETE FROM tds.operations WHERE id = 'taken-over'");
 });
 
+test('an operation is carried out once, however many are asked for after it', async () => {
+  let runs = 0;
+  startWorker(async () => `run ${(runs += 1)}`);
+  const ask = async (): Promise<string> => {
+    const { json } = await world.post('/api/admin/verification/');
+    await eventually(async () => expect((await operation(json.id)).state).toBe('done'));
+    return json.id;
+  };
+  const first = await ask();
+  await world.api.pool.query(
+    `INSERT INTO tds.operations (id, operation, subject, requested_by, requested_at, state)
+     SELECT 'later ' || i, 'verify.start', 'all', 'user:1', now() + interval '1 minute', 'done'
+     FROM generate_series(1, 500) AS i`,
+  );
+  await ask();
+  await new Promise((resolve) => setTimeout(resolve, 2500));
+  expect([runs, (await operation(first)).detail]).toEqual([2, 'run 1']);
+  await world.api.pool.query("DELETE FROM tds.operations WHERE starts_with(id, 'later ')");
+});
+
 test('a rebuild that a process seems to have abandoned is begun again only once its lock is free', async () => {
   const { pool } = world.api;
   await abandonedRow('cut-off', 'rebuild.start', 'tokens');
