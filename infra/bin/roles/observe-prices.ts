@@ -23,7 +23,8 @@ export async function startPriceObservers(
   { config, log, metrics, releasers, signal, fail }: RoleContext,
   { kafka, pool }: { readonly kafka: Kafka; readonly pool: Pool },
 ): Promise<void> {
-  if (config.tokenListUrl !== null) {
+  if (config.tokenListUrl === null) await forgetAlarms(pool, 'tokens.list');
+  else {
     const reader = openReader(config);
     releasers.push('token list', () => reader.close());
     const list = await runTokenList({ config, reader, url: config.tokenListUrl, pool, kafka, log, signal });
@@ -32,7 +33,8 @@ export async function startPriceObservers(
   }
   if (config.priceFeedUrl === null) {
     log.info({}, 'PRICE_FEED_URL unset, price observer disabled');
-    await forget(pool, 'prices');
+    await pool.query("DELETE FROM tds.checkpoints WHERE consumer = 'observe-prices'");
+    await forgetAlarms(pool, 'prices.');
     return;
   }
   const feed = openPriceFeed(config);
@@ -43,10 +45,9 @@ export async function startPriceObservers(
   releasers.push('price observer', () => observer.stop());
 }
 
-/** Deletes the checkpoints and alarms of an observer that is not run any more. */
-async function forget(pool: Pool, observer: string): Promise<void> {
-  await pool.query('DELETE FROM tds.checkpoints WHERE consumer = $1', [`observe-${observer}`]);
-  await pool.query("DELETE FROM tds.alarms WHERE starts_with(name, $1 || '.')", [observer]);
+/** Deletes the alarms of an observer that is not run any more. */
+async function forgetAlarms(pool: Pool, prefix: string): Promise<void> {
+  await pool.query('DELETE FROM tds.alarms WHERE starts_with(name, $1)', [prefix]);
 }
 
 /** The price feed at PRICE_FEED_URL. */

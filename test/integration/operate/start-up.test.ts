@@ -4,6 +4,9 @@ import { createServer } from 'node:net';
 import kafkajs from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
+import { createAlarms } from '../../../infra/health/alarms.ts';
+import { raisedAlarms } from '../../../infra/health/service-health.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
 import { clickhouseProjections, postgresProjections } from '../../../projections/index.ts';
 import { startRole } from '../../support/faults/role.ts';
 import { until } from '../../support/ingest-world.ts';
@@ -108,6 +111,24 @@ test('a start that fails half way releases everything, and is retried in the sam
   } finally {
     await role.stop();
     await admin.disconnect();
+  }
+});
+
+test('an observer without a token list clears the alarm of one that could not be read', async () => {
+  const pool = createPool(own.env.DATABASE_URL, { applicationName: 'test', max: 1 });
+  const alarms = createAlarms(pool);
+  await alarms.raise('tokens.list', 'no answer');
+  await alarms.raise('tokens.other', 'of another part');
+  const env = { ...own.env, STARKNET_RPC_URL: `http://${nobody}`, TOKEN_LIST_URL: '', PRICE_FEED_URL: '' };
+  const role = await startRole('observe', env);
+  try {
+    await expect
+      .poll(async () => (await raisedAlarms(pool)).map(({ name }) => name))
+      .toEqual(['tokens.other']);
+  } finally {
+    await role.stop();
+    await alarms.clear(['tokens.other']);
+    await pool.end();
   }
 });
 
