@@ -91,14 +91,18 @@ interface ChainReader {
 
 function readAt(node: ClassifyingNode, { hash }: BlockPoint): ChainReader {
   let block: BlockId = { hash };
+  let isStateMissing = false;
   const read = async <T>(work: (block: BlockId) => Promise<T>): Promise<T | null> => {
     for (;;) {
       try {
         return await work(block);
       } catch (error) {
-        if (isContractError(error)) return null;
+        // Without the state of the block, the contract may be newer than the newest block of that node: a load balancer has several.
+        const isBehind = isStateMissing && isRpcError(error, rpcCodes.contractNotFound);
+        if (isContractError(error) && !isBehind) return null;
         if (block === 'latest' || !mayBePruned(error)) throw asRetryable(error);
         block = 'latest';
+        isStateMissing = true;
       }
     }
   };

@@ -152,6 +152,24 @@ describe('classify', () => {
     },
   );
 
+  it('throws a retryable error while a node that lacks the block lacks the contract, too, at every call', async () => {
+    const entryPoints = { decimals: () => [18n] };
+    const calls = (await requestsOf(scripted({ entryPoints }))).length;
+    for (let failing = 0; failing < calls; failing += 1) {
+      let count = 0;
+      // The block is missing at one call: from then on the newest state is read, which is older than the contract.
+      const { node } = scripted({
+        entryPoints,
+        before: (block) => {
+          count += 1;
+          if (count > failing) fail(block === 'latest' ? 20 : 24);
+        },
+      });
+      const outcome = await run(node).catch((thrown: unknown) => thrown);
+      expect(isRetryable(outcome), `call ${failing}`).toBe(true);
+    }
+  });
+
   it.each([
     ['unreachable', new AppError('NODE_UNREACHABLE', 'connection failed', { retryable: true })],
     ['aborting', new AppError('NODE_UNREACHABLE', 'aborted')],
