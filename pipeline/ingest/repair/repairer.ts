@@ -92,13 +92,16 @@ async function repairBlock(deps: RepairDeps, lease: Lease, repair: Repair): Prom
   }
   const published = await findPublished(deps, lease, height);
   if (published === 'unknown') return false;
-  if (published === null && !reread) return false;
-  const refetched = reread ? await refetch(deps, lease, height, published) : null;
-  if (reread && refetched === null) return false;
+  const earlierMaps = await store.repairMaps(height);
+  // An earlier attempt may have reverted a final block without publishing it again.
+  const isReverted = published === null && earlierMaps.length > 0;
+  const isFetched = reread || isReverted;
+  if (published === null && !isFetched) return false;
+  const refetched = isFetched ? await refetch(deps, lease, height, published) : null;
+  if (isFetched && refetched === null) return false;
   const body = refetched ?? published?.body;
   if (body === undefined) return false;
   const contracts = await resolveContracts(deps, body);
-  const earlierMaps = await store.repairMaps(height);
   await store.planRepair(lease, repair, contracts, refetched ?? undefined);
   // An earlier attempt may have published the refetched body: for final blocks nothing records that.
   const bodies = [

@@ -9,6 +9,7 @@ import { acquireLease } from '../../../../../pipeline/ingest/lease.ts';
 import { createIngestMetrics } from '../../../../../pipeline/ingest/metrics.ts';
 import type { ReadPublishedBlock, IngestDeps } from '../../../../../pipeline/ingest/ports.ts';
 import { createRepairer } from '../../../../../pipeline/ingest/repair/repairer.ts';
+import { AppError } from '../../../../../schemas/errors.ts';
 import { toFelt } from '../../../../../schemas/felt.ts';
 import type { BlockHeader } from '../../../../../pipeline/node/types.ts';
 import { makeBlock } from '../../../../support/chain-messages.ts';
@@ -21,9 +22,12 @@ const CURSOR = 1000;
 async function createTestRepairer({
   readPublishedBlock,
   header,
+  failure = () => null,
 }: {
   readPublishedBlock: (height: number, signal: AbortSignal) => ReturnType<ReadPublishedBlock>;
   header: () => Partial<BlockHeader>;
+  /** Why only the first of the messages that are published together is stored; null: all are. */
+  failure?: () => Error | null;
 }) {
   let now = 1_700_000_000_000;
   const store = createSimStore(() => now);
@@ -47,7 +51,10 @@ async function createTestRepairer({
     standards: { resolve: async () => new Map() },
     publisher: {
       async publish(_topic, messages) {
-        sent.push(...messages.map(({ value }) => value));
+        const failing = failure();
+        const stored = failing === null ? messages : messages.slice(0, 1);
+        sent.push(...stored.map(({ value }) => value));
+        if (failing !== null) throw failing;
         return messages.map((_, offset) => ({ partition: 0, offset }));
       },
     },
@@ -143,6 +150,25 @@ test('publishes a block that is missing from the log', async () => {
   store.requestRepair(5, true);
   await rounds(1);
   expect(sent).toMatchObject([{ type: 'block.accepted', block: { height: 5 } }]);
+  expect(store.pendingCount()).toBe(0);
+});
+
+test('publishes a block again whose repair was cut after the revert', async () => {
+  let failure: Error | null = new AppError('STORE_UNAVAILABLE', 'cut', { retryable: true });
+  const isReverted = (): boolean => sent.length === 1;
+  const readPublishedBlock: ReadPublishedBlock = async (height) =>
+    height === 5 && isReverted() ? null : await inLog(height);
+  const { store, sent, rounds } = await createTestRepairer({
+    readPublishedBlock,
+    header: () => ({}),
+    failure: () => failure,
+  });
+  store.requestRepair(5);
+  await rounds(1);
+  expect(sent).toMatchObject([{ type: 'block.reverted' }]);
+  failure = null;
+  await rounds(100);
+  expect(sent.at(-1)).toMatchObject({ type: 'block.accepted', block: { height: 5 } });
   expect(store.pendingCount()).toBe(0);
 });
 
