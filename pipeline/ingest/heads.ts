@@ -202,7 +202,11 @@ export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number
       const point = newest;
       if (point === null || indexed.revertingFrom() !== null) return;
       const height = Math.min(point.height, indexed.cursor() - 1);
-      if (height > indexed.final().height && !(await finalize(indexed, height, point))) return;
+      if (height > indexed.final().height && !(await finalize(indexed, height, point))) {
+        // It may have been wrong, and higher than all that are true.
+        if (newest === point) newest = null;
+        return;
+      }
       const known = { height: point.height, final: indexed.final().height };
       if (known.height <= announced.height && known.final <= announced.final) return;
       // Whatever the log had to revert below the final height was acknowledged before.

@@ -59,7 +59,7 @@ export function parseBlockHeader(result: unknown): BlockHeader {
 function parseHeaderFields(block: Fields): BlockHeader {
   return {
     status: blockStatus(block['status']),
-    height: integer(block['block_number'], 'block_number'),
+    height: storableHeight(block['block_number'], 'block_number'),
     hash: felt(block['block_hash'], 'block_hash'),
     parentHash: felt(block['parent_hash'], 'parent_hash'),
     timestamp: seconds(block['timestamp'], 'timestamp'),
@@ -247,6 +247,13 @@ function integer(value: unknown, at: string): number {
   if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
     throw invalidAnswer(`${at}: not a non-negative integer`);
   return value;
+}
+
+/** A height that the log and the tables can hold. */
+function storableHeight(value: unknown, at: string): number {
+  const found = height.safeParse(value);
+  if (!found.success) throw invalidAnswer(`${at}: not a height`);
+  return found.data;
 }
 
 /** Unix seconds, as the tables hold them: milliseconds, which some nodes give, are refused. */

@@ -1,9 +1,12 @@
 import { Registry } from 'prom-client';
 import { describe, expect, test } from 'vitest';
 
-import { createHeads } from '../../../../pipeline/ingest/heads.ts';
+import { systemClock } from '../../../../infra/clock.ts';
+import { createLogger } from '../../../../infra/log.ts';
+import type { IndexedChain } from '../../../../pipeline/ingest/fork.ts';
+import { createHeads, startL1Watch } from '../../../../pipeline/ingest/heads.ts';
 import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
-import type { IngestSettings } from '../../../../pipeline/ingest/ports.ts';
+import type { IngestDeps, IngestSettings, Lease } from '../../../../pipeline/ingest/ports.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
 const HEAD_POLL_MS = 250;
@@ -199,5 +202,46 @@ describe('the head of a node that announces it', () => {
     const { node, heads } = world({ subscribed: true });
     heads.close();
     expect(node.closed).toBe(true);
+  });
+});
+
+describe('the height accepted on L1', () => {
+  test('rises again after the node has once answered one that is not', async () => {
+    const heights = { answered: 1000, final: 50 };
+    const hashOf = (height: number) => toFelt(BigInt(height + 1));
+    let final = 10;
+    const stored: number[] = [];
+    const lease = { signal: new AbortController().signal } as Lease;
+    const deps = {
+      node: {
+        l1Accepted: async () => ({ height: heights.answered, hash: hashOf(heights.answered) }),
+        getBlockHeader: async (height: number) => ({
+          hash: hashOf(height),
+          status: height <= heights.final ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2',
+        }),
+      },
+      store: { setFinal: async (_: Lease, point: { height: number }) => void stored.push(point.height) },
+      blockLog: { ends: async () => [] },
+      publisher: { publish: async () => [{ partition: 0, offset: 0 }] },
+      clock: { ...systemClock, sleep: async () => await new Promise((resolve) => setImmediate(resolve)) },
+      log: createLogger('test', 'silent'),
+      metrics: createIngestMetrics(new Registry()),
+      settings: { l1PollMs: 1 },
+    } as unknown as IngestDeps;
+    const indexed = {
+      cursor: () => 200,
+      revertingFrom: () => null,
+      final: () => ({ height: final, hash: hashOf(final) }),
+      hashAt: hashOf,
+      finalized: ({ height }: { height: number }) => void (final = height),
+    } as unknown as IndexedChain;
+    const watch = startL1Watch(deps, lease, final);
+    await expect.poll(() => watch.newest()?.height).toBe(1000);
+    heights.answered = heights.final;
+    await watch.apply(indexed);
+    await expect.poll(() => watch.newest()?.height).toBe(50);
+    await watch.apply(indexed);
+    expect(stored).toEqual([50]);
+    watch.stop();
   });
 });

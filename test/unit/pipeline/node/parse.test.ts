@@ -171,6 +171,10 @@ describe('parseBlockWithReceipts', () => {
       expect.objectContaining({ code: 'BLOCK_INCOMPLETE', retryable: true }),
     );
     expect(() => parseBlockHeader(block(counts))).not.toThrow();
+    // No table holds such a height.
+    expect(() => parseBlockHeader(block({ block_number: 0xffff_ffff }))).toThrow(
+      'block_number: not a height',
+    );
   });
 
   test('keeps counts that match the body', () => {
