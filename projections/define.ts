@@ -172,6 +172,10 @@ export function isDeferred(projection: Projection): projection is DeferredProjec
   return projection.kind === 'clickhouse' && projection.deferred !== undefined;
 }
 
+export function isInsertedLast(projection: Projection): boolean {
+  return projection.kind === 'clickhouse' && projection.insertLast === true;
+}
+
 export type BlockProjection = ClickHouseProjection<BlockItem, TouchedBlock>;
 export type PriceProjection = ClickHouseProjection<PriceItem, TouchedHour | null>;
 export type UsageProjection = ClickHouseProjection<UsageItem, UsedKey>;

@@ -4,7 +4,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { Batch, Share, Target } from './batch.ts';
 import type { Reading } from './readings.ts';
-import { withNames } from '../../define.ts';
+import { isInsertedLast, withNames } from '../../define.ts';
 import type { ServedLock } from '../served-lock.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import type { StoreRetryDependencies } from '../store-retry.ts';
@@ -153,7 +153,7 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
   return async (round) => {
     const shares = round.flatMap(({ batch }) => batch.shares);
     const byTarget = [...Map.groupBy(shares, ({ target }) => target)];
-    const [last, first] = partition(byTarget, ([target]) => isInsertedLast(target));
+    const [last, first] = partition(byTarget, ([target]) => isInsertedLast(target.projection));
     const [early, late] = partition(
       first,
       ([{ projection }, of]) => projection.isDerivedLast?.(touchedBy(of)) !== true,
@@ -175,10 +175,6 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
     await deriveAll(late);
     for (const { batch } of round) await moveCheckpoints(batch);
   };
-}
-
-export function isInsertedLast({ projection }: Target): boolean {
-  return projection.insertLast === true;
 }
 
 /** Inserts the rows of shares of one target. */

@@ -5,6 +5,7 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import { createRetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import { isDeferred, isInsertedLast } from '../../define.ts';
 import type { Projection } from '../../define.ts';
 import { needsRebuild, servedBuild } from '../builds.ts';
 import type { ProjectionRun } from './lifetime.ts';
@@ -28,7 +29,8 @@ interface Round<P> {
 
 /**
  * Runs projections together, except those that are served in another version: they do not run, with an alarm, until they
- * are rebuilt, and then join. Resolves when the others run.
+ * are rebuilt, and then join. With them stand still those that say what is indexed, so that these never lead. Resolves when the
+ * others run.
  */
 export async function runServed<P extends Projection>(
   projections: readonly P[],
@@ -95,6 +97,7 @@ async function splitByVersion<P extends Projection>(
   { pool, alarms, log }: RunServedDeps,
 ): Promise<{ current: P[]; outdated: P[] }> {
   const [current, outdated]: [P[], P[]] = [[], []];
+  let isHeld = false;
   for (const projection of projections) {
     if (!(await needsRebuild(pool, projection))) {
       current.push(projection);
@@ -103,6 +106,7 @@ async function splitByVersion<P extends Projection>(
     outdated.push(projection);
     const { name, version } = projection;
     const served = await servedBuild(pool, projection);
+    isHeld ||= served !== null && !isDeferred(projection);
     const found = served === null ? 'not built' : `served in version ${served.version}`;
     const detail = `${name} is ${found}, this program writes version ${version}`;
     if (served !== null && served.version > version) {
@@ -118,5 +122,5 @@ async function splitByVersion<P extends Projection>(
     }
   }
   await alarms.clear(current.map(alarmOf));
-  return { current, outdated };
+  return { current: isHeld ? current.filter((one) => !isInsertedLast(one)) : current, outdated };
 }

@@ -1,7 +1,8 @@
 import { createBatchLocks } from './batch-locks.ts';
 import type { BatchLockDependencies } from './batch-locks.ts';
 import type { Batch } from './batch.ts';
-import { allOf, createFinisher, createInsert, isInsertedLast } from './finisher.ts';
+import { isInsertedLast } from '../../define.ts';
+import { allOf, createFinisher, createInsert } from './finisher.ts';
 import type { FinisherDependencies } from './finisher.ts';
 
 /** Two concurrent inserts give the highest throughput; more only use more memory. */
@@ -38,7 +39,7 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   const insert = createInsert(dependencies);
   /** In this order: a reader that does not find a block finds that it was reverted. */
   const insertRemovals = async ({ shares }: Batch): Promise<void> => {
-    const byOrder = Map.groupBy(shares, ({ target }) => isInsertedLast(target));
+    const byOrder = Map.groupBy(shares, ({ target }) => isInsertedLast(target.projection));
     for (const isLast of [false, true])
       await allOf((byOrder.get(isLast) ?? []).map((share) => insert([{ ...share, tables: share.removals }])));
   };
@@ -63,7 +64,7 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   /** @param before resolves when the base rows of every earlier batch are written */
   const write = async (batch: Batch, before: Promise<void>): Promise<void> => {
     const held = locks.take(batch);
-    const first = batch.shares.filter(({ target }) => !isInsertedLast(target));
+    const first = batch.shares.filter(({ target }) => !isInsertedLast(target.projection));
     // After those of every earlier batch, whose blocks the rows of this one may stand in the place of.
     const ready = Promise.all([held, removals]).then(() => insertRemovals(batch));
     removals = ready;

@@ -12,6 +12,7 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { servedBuilds } from '../../../projections/served.ts';
+import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';
 import { accepted, busyBlock } from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
@@ -109,6 +110,23 @@ test('a program whose projection is swapped to another version while it runs goe
   await own.publish(blocks(11, 2));
   await until(async () => (await rowsOf('account_feed')) > feed);
   expect(await rowsOf('transfers')).toBe(11 * 8);
+  await running.stop();
+  expect(running.failures).toEqual([]);
+});
+
+test('nothing says that a block is indexed while a projection of another version stands still', async () => {
+  await rebuildAndSwap(indexedBlocks);
+  const indexed = await rowsOf('indexed_blocks');
+  expect(indexed).toBeLessThan(15);
+  const outdated = { ...transfers, version: 100 };
+  const running = await program('held', [outdated, accountFeed, indexedBlocks]);
+  const feed = await rowsOf('account_feed');
+  await own.publish(blocks(13, 2));
+  await until(async () => (await rowsOf('account_feed')) > feed);
+  expect(await rowsOf('indexed_blocks')).toBe(indexed);
+  await rebuildAndSwap(outdated);
+  await until(async () => (await rowsOf('indexed_blocks')) === 15);
+  expect(await rowsOf('transfers')).toBe(15 * 8);
   await running.stop();
   expect(running.failures).toEqual([]);
 });
