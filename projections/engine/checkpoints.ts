@@ -55,7 +55,9 @@ export async function loadCheckpoints(
     if (!ranges.has(partition) || nextOffset < low || nextOffset > high) {
       throw new AppError(
         'CHECKPOINT_OUTSIDE_LOG',
-        `The checkpoint of ${name} is ${nextOffset}, the log holds ${low} to ${high}`,
+        `The checkpoint of ${name} is ${nextOffset}, the log holds ${low} to ${high}${
+          nextOffset < low ? `; \`tds rebuild ${build.projection}\` repairs this` : ''
+        }`,
       );
     }
   }

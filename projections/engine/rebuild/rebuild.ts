@@ -238,12 +238,17 @@ function swapTimedOut(): AppError {
   );
 }
 
-/** Checkpoints of the served build; without one, those that every other projection of the topic has reached. */
+/**
+ * Checkpoints of the served build; without one, those that every other projection of the topic has reached; where it cannot go
+ * on because the log begins behind them, as after PostgreSQL was restored from before a snapshot, the ends of the log.
+ */
 async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebuilding): Promise<Goal> {
-  const identity = await identifyLog(kafka, projection.topic);
-  return served === null
-    ? await lowestServed(pool, identity)
-    : await loadCheckpoints(pool, kafka, identity, served);
+  const { topic } = projection;
+  const identity = await identifyLog(kafka, topic);
+  if (served === null) return await lowestServed(pool, identity);
+  if (await canResume(pool, kafka, topic, served))
+    return await loadCheckpoints(pool, kafka, identity, served);
+  return new Map((await kafka.offsets(topic)).map(({ partition, high }) => [partition, high]));
 }
 
 async function messagesLeft(deps: ReplayDeps, rebuilding: readonly Rebuilding[]): Promise<number> {

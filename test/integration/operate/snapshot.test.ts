@@ -302,3 +302,23 @@ test('lost tables are filled from the snapshot and the commands after it', async
   );
   expect(await state()).toEqual(before);
 });
+
+test('a rebuild repairs read models that were restored from before a snapshot', async () => {
+  await snapshotOfAll();
+  await makeKey('behind it, too');
+  await until(async () => await atEnd(world.kafka, world.pool, topics.commands, ['accounts']));
+  const before = await state();
+  await world.stopProjector();
+  const schema = (await servedBuilds(world.pool)).schema('accounts');
+  await world.pool.query(`DELETE FROM ${schema}.api_keys`);
+  await world.pool.query(`UPDATE tds.checkpoints SET next_offset = 0 WHERE consumer = 'accounts'`);
+  await expect(world.startProjector()).rejects.toMatchObject({
+    code: 'CHECKPOINT_OUTSIDE_LOG',
+    message: expect.stringContaining('`tds rebuild accounts`'),
+  });
+  await world.stopProjector();
+  await rebuildAll();
+  await world.startProjector();
+  expect(await state()).toEqual(before);
+  await makeKey('after the repair');
+});
