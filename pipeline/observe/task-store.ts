@@ -8,8 +8,8 @@ import type { Claim, TaskTable } from './claims.ts';
 
 export interface Task {
   readonly subject: string;
-  /** Input of the observation, as JSON. */
-  readonly task: unknown;
+  /** Input of the observation, as JSON. `block`: the lowest of all tasks with this subject is stored. */
+  readonly task: { readonly block: number };
   /** What the observation depends on; another value makes it worth repeating. */
   readonly facts: string;
   /** 0, or the `seq` of the repair that created the task: a later repair with other facts repeats the observation. */
@@ -24,6 +24,12 @@ const claimRow = z.object({
   next_at: z.number(),
   is_requested: z.boolean(),
 });
+
+/** Merges two tasks with one subject, as the statement of `add` merges a task into the stored one. */
+function mergeTasks(stored: Task, task: Task): Task {
+  const merged = stored.revision < task.revision && stored.facts !== task.facts ? task : stored;
+  return { ...merged, task: { ...merged.task, block: Math.min(stored.task.block, task.task.block) } };
+}
 
 /** The tasks of one observer (tds.observer_attempts). */
 export function createTaskStore(pool: Pool, observer: string) {
@@ -43,20 +49,17 @@ export function createTaskStore(pool: Pool, observer: string) {
     async add(tasks: readonly Task[], now: number): Promise<number> {
       if (tasks.length === 0) return 0;
       // One statement must not update a row twice.
-      const newest = new Map<string, Task>();
-      for (const task of tasks) {
-        const known = newest.get(task.subject);
-        if (known === undefined || task.revision > known.revision) newest.set(task.subject, task);
-      }
+      const merged = new Map<string, Task>();
+      for (const task of tasks) merged.set(task.subject, mergeTasks(merged.get(task.subject) ?? task, task));
       // Sorted: two processes that store the same subjects wait instead of deadlocking.
-      const sorted = [...newest.values()].toSorted((a, b) => (a.subject < b.subject ? -1 : 1));
+      const sorted = [...merged.values()].toSorted((a, b) => (a.subject < b.subject ? -1 : 1));
       const { rowCount } = await pool.query(
         `INSERT INTO tds.observer_attempts AS stored (observer, subject, task, facts, revision, next_at)
          SELECT $1, subject, task, facts, revision, $3::bigint
          FROM jsonb_to_recordset($2) AS new (subject text, task jsonb, facts text, revision bigint)
-         ON CONFLICT (observer, subject) DO UPDATE SET task = excluded.task, facts = excluded.facts,
-           revision = excluded.revision, attempts = 0, next_at = excluded.next_at, last_error = NULL,
-           message = NULL, done_at = NULL
+         ON CONFLICT (observer, subject) DO UPDATE SET facts = excluded.facts, revision = excluded.revision,
+           task = excluded.task || jsonb_build_object('block', least(stored.task->'block', excluded.task->'block')),
+           attempts = 0, next_at = excluded.next_at, last_error = NULL, message = NULL, done_at = NULL
          WHERE stored.revision < excluded.revision AND stored.facts <> excluded.facts`,
         [observer, JSON.stringify(sorted), now],
       );

@@ -11,7 +11,12 @@ import { isContractError } from '../node/errors.ts';
 export type TokenDescribed = Extract<TokensMessage, { type: 'token.described' }>;
 
 /** The facts from the block message that `token.described` repeats. */
-export const tokenTask = z.object({ standard: tokenStandard, class_hash: felt.nullable(), block: height });
+export const tokenTask = z.object({
+  standard: tokenStandard,
+  class_hash: felt.nullable(),
+  block: height,
+  cause: z.literal('repair').optional(),
+});
 export type TokenTask = z.infer<typeof tokenTask>;
 
 /** sn_keccak of the names; test/unit/pipeline/observe/token-metadata.test.ts computes them. */
@@ -58,6 +63,7 @@ export async function readTokenMetadata(
     symbol: decodeText(symbol),
     decimals: decodeDecimals(decimals),
     block: task.block,
+    cause: task.cause,
     observed_at: now(),
   };
 }

@@ -47,7 +47,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
     });
     const storeTasks = createTaskHandler<Task>(observer, worker, {
       tasksOf,
-      keyOf: ({ subject, facts }) => `${subject}:${facts}`,
+      keyOf: ({ subject, facts, revision }) => `${subject}:${facts}:${revision}`,
       mayReset: ({ revision }) => revision > 0,
       add: (tasks, now) => store.add(tasks, now),
     });
@@ -57,7 +57,8 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
 
 function tasksOf({ seq, cause, block, contracts }: LoggedBlock): Task[] {
   return Object.entries(contracts).map(([subject, facts]) => {
-    const task: TokenTask = { ...facts, block: block.height };
-    return { subject, task, facts: facts.standard, revision: cause === 'repair' ? seq : 0 };
+    const isRepair = cause === 'repair';
+    const task: TokenTask = { ...facts, block: block.height, ...(isRepair && { cause }) };
+    return { subject, task, facts: facts.standard, revision: isRepair ? seq : 0 };
   });
 }

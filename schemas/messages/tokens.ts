@@ -15,6 +15,8 @@ export const tokensMessage = z.discriminatedUnion('type', [
     decimals: z.int().min(0).max(255).nullable(),
     /** First block in which the indexer saw the token. */
     block: height,
+    /** Of a description that only a repair led to: no webhook is notified of it. */
+    cause: z.literal('repair').optional(),
     observed_at: unixMillis,
   }),
   /** Properties of a token in a curated list. Absent fields keep their value. */

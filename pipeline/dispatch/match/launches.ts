@@ -52,6 +52,7 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
         async match(message) {
           // A contract of unknown standard does not count as a token.
           if (message.type !== 'token.described' || message.standard === 'unknown') return null;
+          if (message.cause === 'repair') return null;
           const { token, block } = message;
           const ids = await launchSubscribers(pool, schema, { token, height: block });
           if (ids.length === 0) return null;

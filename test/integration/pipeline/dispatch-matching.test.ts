@@ -737,6 +737,22 @@ describe('balance.changed after a late revert of a previous lease holder', () =>
 });
 
 describe('token.launched', () => {
+  const describe_ = (token: Felt, height: number, standard: 'erc20' | 'unknown') => ({
+    key: token,
+    value: {
+      type: 'token.described' as const,
+      v: 1 as const,
+      token,
+      standard,
+      class_hash: null,
+      name: 'Coin',
+      symbol: null,
+      decimals: null,
+      block: height,
+      observed_at: 1,
+    },
+  });
+
   it('is sent once, for a token first seen above the start of the webhook', async () => {
     await sayHead(2000);
     const paths = [
@@ -747,21 +763,6 @@ describe('token.launched', () => {
     const event = transferEvent(COIN, ZERO_FELT, ALICE, 1n);
     const block = makeBlock({ height: 2001, transactions: [{ events: [] }, { events: [event] }] });
     await publish(accept(block));
-    const describe_ = (token: Felt, height: number, standard: 'erc20' | 'unknown') => ({
-      key: token,
-      value: {
-        type: 'token.described' as const,
-        v: 1 as const,
-        token,
-        standard,
-        class_hash: null,
-        name: 'Coin',
-        symbol: null,
-        decimals: null,
-        block: height,
-        observed_at: 1,
-      },
-    });
     await publisher.publish(topics.tokens, [
       describe_(COIN, 2001, 'erc20'),
       describe_(ART, 2000, 'erc20'),
@@ -785,6 +786,19 @@ describe('token.launched', () => {
       txhash: block.transactions[1]?.hash,
       timestamp: block.timestamp,
     });
+  });
+
+  it('is not sent for a description that only a repair led to', async () => {
+    await sayHead(2010);
+    const path = await makeWebhook(['token.launched']);
+    await publish(accept(empty(2011)));
+    const { key, value } = describe_(ITEMS, 2011, 'erc20');
+    await publisher.publish(topics.tokens, [
+      { key, value: { ...value, cause: 'repair' } },
+      describe_(RIDDLE, 2011, 'erc20'),
+    ]);
+    await settled();
+    expect(of(path, 'token.launched').map(({ data }) => data.token_address)).toEqual([RIDDLE]);
   });
 });
 

@@ -303,6 +303,54 @@ test('publishes a token once that a repair classified anew within one batch', as
   ]);
 });
 
+test('publishes the lowest block of a token, and that only a repair led to its description', async () => {
+  const token = toFelt(0xabcdebn);
+  const publishedBlocks = async () => {
+    await untilDone();
+    const about = (await publishedTokens()).filter((message) => message.token === token);
+    return about.map(({ standard, block: height, cause }) => [standard, height, cause]);
+  };
+  const as = (height: number, standard: TokenStandard, seq: number, cause: BlockAccepted['cause']) =>
+    block(height, { [token]: { standard, class_hash: null } }, { seq, cause });
+  await publish([as(5, 'unknown', 900, 'new')]);
+  await start();
+  expect(await publishedBlocks()).toEqual([['unknown', 5, undefined]]);
+  await stop();
+  await publish([as(12, 'erc20', 901, 'repair'), as(9, 'erc20', 902, 'repair')]);
+  await start();
+  expect(await publishedBlocks()).toEqual([
+    ['unknown', 5, undefined],
+    ['erc20', 5, 'repair'],
+  ]);
+});
+
+test('publishes the lowest block of a token that a repair classified within one batch', async () => {
+  const [repaired, unchanged] = [toFelt(0xabcdean), toFelt(0xabcde9n)];
+  const as = (height: number, standard: TokenStandard, seq: number, cause: BlockAccepted['cause']) => {
+    const facts = { class_hash: null };
+    const contracts = {
+      [repaired]: { ...facts, standard },
+      [unchanged]: { ...facts, standard: 'erc20' as const },
+    };
+    return block(height, contracts, { seq, cause });
+  };
+  await publish([
+    as(5, 'unknown', 910, 'new'),
+    as(12, 'unknown', 910, 'new'),
+    as(5, 'erc20', 911, 'repair'),
+    as(12, 'erc20', 912, 'repair'),
+  ]);
+  await start();
+  await untilDone();
+  const found = (await publishedTokens()).filter(({ token }) => token === repaired || token === unchanged);
+  expect(new Map(found.map(({ token, block: height, cause }) => [token, [height, cause]]))).toEqual(
+    new Map([
+      [repaired, [5, 'repair']],
+      [unchanged, [5, undefined]],
+    ]),
+  );
+});
+
 test('publishes names during a backfill, which ends when the projections have read all chunks of history', async () => {
   await pool.query(
     `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height)
