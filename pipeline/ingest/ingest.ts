@@ -3,7 +3,7 @@ import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { writeChunk } from './chunk-writer.ts';
 import { createHealth } from './health.ts';
 import type { Health } from './health.ts';
-import type { IngestDeps } from './ports.ts';
+import type { Chunk, IngestDeps } from './ports.ts';
 import { LIVE } from '../../schemas/messages/chain-blocks.ts';
 import { identifyChain, openChunks } from './start.ts';
 
@@ -76,6 +76,7 @@ async function writeChunks(deps: IngestDeps, health: Health, signal: AbortSignal
   const { store, clock, log, settings } = deps;
   const writers = new Map<string, Promise<void>>();
   const halted = new Set<string>();
+  const isWrittenElsewhere = createWrittenElsewhere(settings.holder);
   /** Ends the wait between two ticks. */
   let wake = (): void => {};
 
@@ -92,11 +93,15 @@ async function writeChunks(deps: IngestDeps, health: Health, signal: AbortSignal
   };
   const startWriter = (name: string): void => void writers.set(name, run(name));
 
-  /** Starts writers for `live`, for the lowest open backfill chunks and for finished chunks with pending repairs. */
+  /**
+   * Starts writers for `live`, for the lowest open backfill chunks that no other process writes, and for finished chunks with
+   * pending repairs.
+   */
   const startWriters = async (): Promise<void> => {
     const chunks = (await store.chunks()).filter(({ name }) => !writers.has(name) && !halted.has(name));
     for (const { name } of chunks.filter(({ end }) => end === null)) startWriter(name);
-    for (const { name } of chunks.filter((chunk) => chunk.end !== null && !chunk.finished)) {
+    const backfill = chunks.filter((chunk) => chunk.end !== null && !chunk.finished);
+    for (const { name } of backfill.filter((chunk) => !isWrittenElsewhere(chunk))) {
       const backfilling = [...writers.keys()].filter((other) => other !== LIVE).length;
       if (backfilling >= settings.backfillConcurrency) break;
       startWriter(name);
@@ -121,4 +126,20 @@ async function writeChunks(deps: IngestDeps, health: Health, signal: AbortSignal
     await clock.sleep(TICK_MS, AbortSignal.any([signal, woken.signal]));
   }
   await Promise.all(writers.values());
+}
+
+/**
+ * Returns a check that is true while another process writes a chunk: its lease was acquired or renewed since the first check.
+ * The lease of a process that crashed before then does not move, so a restarted process tries that chunk until the lease
+ * expires, rather than one above it.
+ */
+function createWrittenElsewhere(holder: string): (chunk: Chunk) => boolean {
+  /** By chunk, when its lease expires according to the first check. */
+  const firstUntil = new Map<string, number | null>();
+  return ({ name, lease }) => {
+    const until = lease?.until ?? null;
+    const first = firstUntil.get(name);
+    if (first === undefined) firstUntil.set(name, until);
+    return first !== undefined && lease !== null && lease.holder !== holder && lease.until !== first;
+  };
 }

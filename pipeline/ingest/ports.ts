@@ -132,6 +132,8 @@ export interface Chunk {
   readonly plan: Plan;
   /** Unix milliseconds of the last move of the cursor, by PostgreSQL's clock. */
   readonly updatedAt: number;
+  /** null: none, or expired. `until`: unix milliseconds by PostgreSQL's clock; every renewal moves it. */
+  readonly lease: { readonly holder: string; readonly until: number } | null;
 }
 
 /**

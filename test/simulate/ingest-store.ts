@@ -7,7 +7,7 @@ import { blockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 
 interface Row {
-  chunk: Chunk;
+  chunk: Omit<Chunk, 'lease'>;
   holder: string | null;
   epoch: number;
   until: number;
@@ -60,6 +60,10 @@ export function createSimStore(now: () => number): SimStore {
     return row;
   };
   const copy = <T>(value: T): T => structuredClone(value);
+  const chunkOf = ({ chunk, holder, until }: Row): Chunk => ({
+    ...copy(chunk),
+    lease: holder === null || until < now() ? null : { holder, until },
+  });
 
   return {
     get alarms() {
@@ -105,7 +109,7 @@ export function createSimStore(now: () => number): SimStore {
     async setAnnouncedCapabilities(what) {
       announced = copy(what);
     },
-    chunks: async () => [...rows.values()].map(({ chunk }) => copy(chunk)),
+    chunks: async () => [...rows.values()].map(chunkOf),
     async createChunks(chunks) {
       const end = (one: { end: number | null }): number => one.end ?? Infinity;
       for (const { chunk } of rows.values()) {
@@ -142,7 +146,7 @@ export function createSimStore(now: () => number): SimStore {
       row.ceiling = Math.max(row.ceiling + 1, nowMs) + reserve;
       Object.assign(row, { holder, epoch: Math.max(row.epoch + 1, nowMs), until: now() + ttlMs });
       return {
-        chunk: copy(row.chunk),
+        chunk: chunkOf(row),
         epoch: row.epoch,
         seq: row.ceiling - reserve,
         seqCeiling: row.ceiling,
@@ -160,7 +164,7 @@ export function createSimStore(now: () => number): SimStore {
       if (ceiling > row.ceiling + SEQ_RESERVE + 1) throw new Error('reserved more seqs than SEQ_RESERVE');
       row.ceiling = Math.max(row.ceiling, ceiling);
     },
-    chunk: async (fence) => copy(fencedRow(fence).chunk),
+    chunk: async (fence) => chunkOf(fencedRow(fence)),
     async plan(fence, plan) {
       const row = fencedRow(fence);
       row.chunk = { ...row.chunk, plan: copy(plan) };

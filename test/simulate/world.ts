@@ -2,7 +2,13 @@ import { Registry } from 'prom-client';
 
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
-import type { Fence, ReadPublishedBlock, IngestStore } from '../../pipeline/ingest/ports.ts';
+import type {
+  Fence,
+  IngestNode,
+  IngestSettings,
+  IngestStore,
+  ReadPublishedBlock,
+} from '../../pipeline/ingest/ports.ts';
 import { createBlockLog } from '../../pipeline/ingest/reconcile/block-log.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { assertSkipped, replayTargets } from '../../projections/engine/rebuild/replay.ts';
@@ -100,11 +106,14 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     });
   };
 
-  const start = (): Running => {
+  const start = ({
+    node = {},
+    settings = {},
+  }: { node?: Partial<IngestNode>; settings?: Partial<IngestSettings> } = {}): Running => {
     const own = stage.newProcess('ingest');
     const kafka = broker.client(own);
     const ingester = startIngester({
-      node: createSimNode({ chain, random, faultRates, count }, own),
+      node: { ...createSimNode({ chain, random, faultRates, count }, own), ...node },
       store: storeOf(own),
       subscribeToHeads: null,
       publisher: kafka.publisher(),
@@ -130,6 +139,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
         stallMs: 60_000,
         leaseMs: 5000,
         holder: own.name,
+        ...settings,
       },
     });
     ingester.done.catch((error: unknown) => stage.ended(own, error));

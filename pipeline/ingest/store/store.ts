@@ -39,8 +39,8 @@ function createChainStore({ rows }: Statements) {
   } satisfies Partial<IngestStore>;
 }
 
-const chunkColumns =
-  'name, range_start, range_end, cursor, final_height, final_hash, first_parent, status, opened, plan_to, plan_facts, updated_at';
+const chunkColumns = `name, range_start, range_end, cursor, final_height, final_hash, first_parent, status, opened, plan_to, plan_facts, updated_at,
+   lease_until, CASE WHEN lease_until >= clock_timestamp() THEN holder END AS holder`;
 
 const chunkRow = z
   .object({
@@ -56,6 +56,8 @@ const chunkRow = z
     plan_to: z.int(),
     plan_facts: contractsMap,
     updated_at: z.date(),
+    lease_until: z.date().nullable(),
+    holder: z.string().nullable(),
   })
   .transform((row): Chunk => ({
     name: row.name,
@@ -69,6 +71,10 @@ const chunkRow = z
     opened: row.opened,
     plan: { to: row.plan_to, facts: row.plan_facts },
     updatedAt: row.updated_at.getTime(),
+    lease:
+      row.holder === null || row.lease_until === null
+        ? null
+        : { holder: row.holder, until: row.lease_until.getTime() },
   }));
 
 /** unique_violation, exclusion_violation */

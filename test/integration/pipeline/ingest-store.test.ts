@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
+import { sleep } from '../../../infra/lifecycle.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
@@ -113,6 +114,23 @@ test('a holder whose write PostgreSQL has lost in a fail-over loses its lease', 
   expect(await store.chunk(next)).toMatchObject({ plan: { to: 5 } });
   await pool.query('UPDATE tds.chunks SET epoch = 0, holder = NULL');
   expect((await acquire('three')).epoch).toBeGreaterThan(next.epoch);
+});
+
+test('chunks show the lease that lasts, which every renewal moves', async () => {
+  const leaseOf = async () => (await store.chunks())[0]?.lease;
+  const fence = await acquire('one');
+  await store.renew(fence, 60_000);
+  const first = await leaseOf();
+  await sleep(2);
+  await store.renew(fence, 60_000);
+  const renewed = await leaseOf();
+  expect([first?.holder, renewed?.holder]).toEqual(['one', 'one']);
+  expect(renewed?.until).toBeGreaterThan(first?.until ?? Infinity);
+  await store.renew(fence, 1);
+  await sleep(5);
+  expect(await leaseOf()).toBeNull();
+  await store.release(fence);
+  expect(await leaseOf()).toBeNull();
 });
 
 test('an alarm is raised and cleared only by the lease holder', async () => {

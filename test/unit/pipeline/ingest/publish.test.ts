@@ -20,6 +20,7 @@ const lease: Lease = {
     opened: true,
     plan: { to: -1, facts: {} },
     updatedAt: 0,
+    lease: null,
   },
   seq: { forAccept: async () => 1, forRevert: async () => 2, exceed() {} },
   signal: new AbortController().signal,

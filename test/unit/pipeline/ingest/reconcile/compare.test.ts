@@ -26,6 +26,7 @@ const live: Chunk = {
   opened: true,
   plan: { to: -1, facts: {} },
   updatedAt: 0,
+  lease: null,
 };
 
 const header = (height: number): RecordedHeader => {

@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest';
+
+import { createWorld } from '../../../simulate/world.ts';
+
+const LEASE_MS = 5000;
+
+/** Three backfill chunks below `live`, and a node that never answers with a block. Ingesters write one chunk each. */
+function createStalledWorld() {
+  const world = createWorld({ seed: 1, blocks: 30 });
+  world.chain.acceptOnL1(20);
+  return {
+    ...world,
+    start: () =>
+      world.startIngester({
+        node: { getBlockWithReceipts: () => new Promise(() => {}) },
+        settings: { backfillChunkBlocks: 7, backfillConcurrency: 1, leaseMs: LEASE_MS },
+      }).process,
+    /** Of each backfill chunk, lowest first. */
+    holders: async () => {
+      const backfill = (await world.store.chunks()).filter(({ end }) => end !== null);
+      return backfill.map(({ lease }) => lease?.holder ?? null);
+    },
+  };
+}
+
+test('a second ingester writes another chunk of the backfill', async () => {
+  const { clock, start, holders } = createStalledWorld();
+  const processes = [start(), start()];
+  await clock.run(3 * LEASE_MS);
+  const [lowest, next, highest] = await holders();
+  expect(new Set([lowest, next])).toEqual(new Set(processes.map(({ name }) => name)));
+  expect(highest).toBeNull();
+});
+
+test('a restarted ingester takes the chunk of the crashed one once its lease expires, and none above it before', async () => {
+  const { clock, start, holders } = createStalledWorld();
+  const processes = [start(), start()];
+  await clock.run(3 * LEASE_MS);
+  const [lowest, next] = await holders();
+  processes.find(({ name }) => name === lowest)?.kill();
+  const restarted = start();
+  for (let ms = 0; ms <= 2 * LEASE_MS; ms += 100) {
+    await clock.run(100);
+    expect([
+      [lowest, next, null],
+      [null, next, null],
+      [restarted.name, next, null],
+    ]).toContainEqual(await holders());
+  }
+  expect(await holders()).toEqual([restarted.name, next, null]);
+});
