@@ -25,7 +25,7 @@ function tracingBy(eachPart: ClickHouse['eachPart'], transfersOfToken: number): 
         { i: 0, total: 3 },
         { i: 1, total: transfersOfToken },
       ],
-      'transfers.kind': [{ kind: 'erc20' }],
+      'transfers.unknown': [],
       'transfer-counts.busy': [],
     };
     const answer = answers[query.name];
