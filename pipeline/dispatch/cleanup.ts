@@ -36,12 +36,12 @@ export function startCleanup(deps: CleanupDeps, onFatal: (error: unknown) => voi
     if (schema === null) return IDLE_MS;
     const now = clock.now();
     if (now >= orphansAt) {
-      await scheduleOrphanDeletions(pool, schema, now);
+      await scheduleOrphanDeletions(pool, schema, clock.wallTime());
       orphansAt = now + SCAN_INTERVAL_MS;
     }
     const ofWebhook = await deleteOfWebhook(deps);
     const maxAgeMs = settings.historyDays * DAY_MS;
-    const old = now < oldAt ? 0 : await deletePageOfOld(pool, { now, maxAgeMs }, PAGE);
+    const old = now < oldAt ? 0 : await deletePageOfOld(pool, { now: clock.wallTime(), maxAgeMs }, PAGE);
     metrics.deleted.inc({ reason: 'expired' }, old);
     if (old < PAGE && now >= oldAt) oldAt = now + SCAN_INTERVAL_MS;
     return ofWebhook > 0 || old > 0 ? PAUSE_MS : IDLE_MS;

@@ -43,7 +43,7 @@ export function startMaintenance(deps: MaintenanceDeps, onFatal: (error: unknown
       if (activated.length + reenabled.length > 0) onDue();
       for (const { consecutive_dead: dead, ...webhook } of await webhooksToDisable(pool, schema, deadLimit))
         await requestDisable(webhook, `${dead} deliveries in a row are dead.`);
-      metrics.due.set(await countDueEndpoints(pool, clock.now()));
+      metrics.due.set(await countDueEndpoints(pool, clock.wallTime()));
     }
     return INTERVAL_MS;
   }
@@ -57,7 +57,7 @@ export function createDisableRequests({
   clock,
   log,
 }: Pick<MaintenanceDeps, 'publisher' | 'clock' | 'log'>) {
-  /** Unix milliseconds, by the command's id. */
+  /** Milliseconds, by the command's id. */
   const publishedAt = new Map<string, number>();
   return async (
     { id: webhookId, activation }: { readonly id: number; readonly activation: number },
@@ -70,7 +70,7 @@ export function createDisableRequests({
     publishedAt.set(id, now);
     log.warn({ webhook: webhookId, reason }, 'requesting webhook disable');
     const body = { webhook_id: webhookId, activation, reason };
-    const about = { v: 1, id, issued_at: now, actor: 'system', request_hash: null } as const;
+    const about = { v: 1, id, issued_at: clock.wallTime(), actor: 'system', request_hash: null } as const;
     await publisher.publish(topics.commands, [{ value: { ...about, type: 'webhook.disable', body } }]);
   };
 }

@@ -58,7 +58,7 @@ export async function runRequests(
           const moves = [{ owner: OWNER, partition: PARTITION, expected, next }];
           const refused = await moveCheckpoints(tx, identity, moves);
           if (refused.length > 0) throw new CheckpointConflict(OWNER, topics.commands.name, expected);
-          await carryOut(tx, together, clock.now());
+          await carryOut(tx, together, clock.wallTime());
         });
       } catch (error) {
         // Another dispatcher has carried it out: the next poll begins at its checkpoint.

@@ -47,6 +47,8 @@ const OWNER = 1;
 /** Owner of the webhook that shows which messages were matched. */
 const NEIGHBOUR = 2;
 const START = 1_700_000_000_000;
+/** How far `now` of the dispatchers is behind their wall time, as after a suspension of the machine. */
+const SUSPENDED_MS = 3_600_000;
 
 /** A request as received. */
 export interface Received {
@@ -94,7 +96,7 @@ export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'k
   delivery(webhookId: number, id: string): Promise<Delivery>;
   /** Resolves when every delivery that is due now has been started. */
   looked(): Promise<void>;
-  sender(options?: { readonly pool?: Pool } & Partial<SenderSettings>): Station;
+  sender(options?: { readonly pool?: Pool; readonly clock?: Clock } & Partial<SenderSettings>): Station;
   /** Everything except the matchers. */
   station(options?: Partial<SenderSettings>, limits?: QuotaDeps['settings']): Promise<Station>;
   /** Deletes all deliveries and resets the clock. */
@@ -130,13 +132,14 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
   const clock: DeliveryWorld['clock'] = {
     now: () => time,
     wallTime: () => time,
-    // Waits end soon: only `now` determines what is due.
+    // Waits end soon: only the time determines what is due.
     sleep: async (ms, signal) => await sleep(Math.min(ms, 5), signal),
     turn: async () => await sleep(0),
     random: () => 0,
     advance: (ms) => (time += ms),
     set: (at) => (time = at),
   };
+  const suspended: Clock = { ...clock, now: () => time - SUSPENDED_MS };
   const onFatal = (error: unknown): void => void failures.push(error);
   const started = (stop: () => Promise<void>): Station => {
     const station: Station = {
@@ -257,14 +260,20 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
         await until(async () => (await own.delivery(id, sent)).status === 'success');
       }
     },
-    sender({ pool: through = pool, ...settings } = {}) {
+    sender({ pool: through = pool, clock: senderClock = suspended, ...settings } = {}) {
       const stopping = new AbortController();
       const sender = startSender(
         {
           pool: through,
           schema: webhookSchema,
-          send: createSend({ egress, sealing, clock, log, timeoutMs: settings.timeoutMs ?? TIMEOUT_MS }),
-          clock,
+          send: createSend({
+            egress,
+            sealing,
+            clock: senderClock,
+            log,
+            timeoutMs: settings.timeoutMs ?? TIMEOUT_MS,
+          }),
+          clock: senderClock,
           retryWhileUnavailable: createLogReaderRetry('test', log, stopping.signal),
           metrics: createDispatchMetrics(new Registry()),
           settings: {
@@ -287,7 +296,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
       const stopping = new AbortController();
       const sender = own.sender(settings);
       const retryWhileUnavailable = createLogReaderRetry('test', log, stopping.signal);
-      const shared = { pool, webhooks: webhookSchema, clock, retryWhileUnavailable };
+      const shared = { pool, webhooks: webhookSchema, clock: suspended, retryWhileUnavailable };
       const metrics = createDispatchMetrics(new Registry());
       const upkeep = startMaintenance(
         {

@@ -123,7 +123,7 @@ function createBlockMatch(
       return null;
     }
     const facts = await readTokenFacts(deps, pairs, timestamp);
-    const createdAt = clock.now();
+    const createdAt = clock.wallTime();
     const around = balancesAround(legs, balances);
     const changes = legs.flatMap((leg, i) =>
       changesOf(message, leg, around[i] ?? UNKNOWN, { createdAt, ...facts(leg) }),

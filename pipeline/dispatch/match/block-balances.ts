@@ -79,7 +79,7 @@ async function requestFromChain(
     topics.requests,
     pairs.map(({ account, token }) => {
       const value = { type: 'balance.requested' as const, v: 1 as const, account, token };
-      return { key: requestSubject(value), value: { ...value, requested_at: clock.now() } };
+      return { key: requestSubject(value), value: { ...value, requested_at: clock.wallTime() } };
     }),
   );
 }

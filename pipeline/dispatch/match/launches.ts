@@ -61,7 +61,7 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
             (found) => found !== null && found.timestamp !== null,
             { everyMs: POLL_MS, withinMs: INDEXED_WITHIN_MS, clock, signal },
           );
-          const createdAt = clock.now();
+          const createdAt = clock.wallTime();
           const body = launchBody(message, launch, createdAt);
           const deliveries = ids.map((webhookId): NewDelivery => ({
             id: deliveryId(webhookId, EVENT, token),

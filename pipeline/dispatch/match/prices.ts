@@ -46,7 +46,7 @@ export function priceMatcher({ pool, webhooks, clock, metrics }: MatchDeps): Mat
     fetchBytes: 1_000_000,
     concurrency: 1,
     // A day back, so that there is a price to compare the next one with.
-    since: async () => clock.now() - DAY_MS,
+    since: async () => clock.wallTime() - DAY_MS,
     async open() {
       const schema = await webhooks();
       return {
@@ -64,7 +64,7 @@ export function priceMatcher({ pool, webhooks, clock, metrics }: MatchDeps): Mat
               : await crossedThresholds(pool, schema, { token, from: last.price, to: price, at: timestamp });
           const previous = last?.price ?? price;
           const deliveries = crossings.map((crossing) =>
-            deliveryOf(message, previous, crossing, clock.now()),
+            deliveryOf(message, previous, crossing, clock.wallTime()),
           );
           return async (tx) => {
             await storePrice(tx, message);

@@ -74,7 +74,7 @@ async function matchAccepted(
   const subjects = transfers.map(({ subject }) => subject);
   const about = distinctSubjects(transfers.map((transfer) => transfer.about));
   const webhooksOf = indexSubscribers(await subscribersTo(pool, schema, 'transfer.created', height, about));
-  const createdAt = clock.now();
+  const createdAt = clock.wallTime();
   const matched = transfers.flatMap((transfer) => {
     const ids = webhooksOf(transfer.about);
     if (ids.size === 0) return [];
@@ -110,7 +110,7 @@ async function notifyReverted(
   const ids = await revertSubscribers(tx, schema, [...new Set(reverted.map(({ webhook_id: id }) => id))]);
   const subjects = reverted.map(({ subject }) => subject);
   const previous = await previousDeliveries(tx, subjects);
-  const createdAt = clock.now();
+  const createdAt = clock.wallTime();
   const event = 'transfer.reverted';
   const deliveries = reverted
     .filter(({ webhook_id: id }) => ids.has(id))

@@ -117,7 +117,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
         ...capacity,
         limit,
         schema: served,
-        now: clock.now(),
+        now: clock.wallTime(),
         lease,
         leaseMs: settings.timeoutMs + LEASE_MARGIN_MS,
         deadLimit: settings.deadLimit,
@@ -131,7 +131,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
 
   const polling = startLoop({
     async round(signal) {
-      if ((await startDueAttempts()) === 0) return pollDelay(await firstDueAt(pool), clock.now());
+      if ((await startDueAttempts()) === 0) return pollDelay(await firstDueAt(pool), clock.wallTime());
       await clock.sleep(MIN_POLL_MS, signal);
       return 0;
     },
@@ -171,7 +171,8 @@ async function makeAttempt(
   claim: Claim,
   signal: AbortSignal,
 ): Promise<AttemptOutcome | null> {
-  const startedAt = clock.now();
+  const startedAt = clock.wallTime();
+  const beginMs = clock.now();
   let result: SendResult;
   try {
     result = await send(claim, signal);
@@ -179,9 +180,9 @@ async function makeAttempt(
     if (!signal.aborted) throw error;
     return null;
   }
-  const durationMs = clock.now() - startedAt;
+  const durationMs = clock.now() - beginMs;
   const isSuccess = result.error === null;
-  const ended = { isSuccess, isManual: claim.isManual, at: startedAt + durationMs };
+  const ended = { isSuccess, isManual: claim.isManual, at: clock.wallTime() };
   const next = afterAttempt(claim, ended, settings, () => clock.random());
   metrics.attempts.inc({ outcome: isSuccess ? 'success' : next.status });
   metrics.duration.observe(durationMs / 1000);

@@ -740,6 +740,22 @@ describe('a sender', () => {
     );
   });
 
+  it('makes each attempt once beside a sender on a machine that was suspended', async () => {
+    const held: (() => void)[] = [];
+    const { webhook, receiver } = await subject((_, response) => void held.push(() => response.end()));
+    const [id = ''] = await world.deliver(webhook);
+    world.clock.advance(7_200_000);
+    const at = world.clock.wallTime();
+    world.sender({ timeoutMs: 60_000 });
+    await until(async () => receiver.received.length === 1);
+    world.sender({ timeoutMs: 60_000, clock: world.clock });
+    await world.looked();
+    for (const answer of held) answer();
+    await ended(webhook, id, 1);
+    expect(attemptsOf(receiver.received, id)).toEqual([1]);
+    expect(await world.delivery(webhook, id)).toMatchObject({ status: 'success', last_attempt_at: at });
+  });
+
   it('takes over the claims of another when their lease has expired, not earlier', async () => {
     const { webhook, receiver } = await subject(taking);
     const [id = ''] = await world.deliver(webhook);

@@ -2,12 +2,13 @@ import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
 import { setDisabled } from '../../../infra/bin/operator/accounts.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { systemClock } from '../../../infra/clock.ts';
+import type { Clock } from '../../../infra/clock.ts';
 import { loadConfig } from '../../../infra/config.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
@@ -62,6 +63,7 @@ const [ALICE, BOB, CAROL, DAVE] = [0xa11cen, 0xb0bn, 0xca401n, 0xdafen].map(toFe
 interface Got {
   readonly id: string;
   readonly event: string;
+  readonly createdAt: string;
   // oxlint-disable-next-line typescript/no-explicit-any -- data of any event
   readonly data: any;
 }
@@ -86,6 +88,9 @@ let apiKey = '';
 const got = new Map<string, Got[]>();
 const secrets = new Map<string, string>();
 const log = createLogger('test', 'warn');
+const startedAt = Date.now();
+/** Of a machine that was suspended for an hour. */
+const suspendedClock: Clock = { ...systemClock, now: () => systemClock.now() - 3_600_000 };
 
 beforeAll(async () => {
   world = await apiWorld({ WEBHOOK_ALLOW_NETWORKS: '127.0.0.0/8' });
@@ -106,10 +111,10 @@ beforeAll(async () => {
     request.on('end', () => {
       const path = request.url ?? '';
       const body = Buffer.concat(chunks);
-      const { event, data } = verify(body, request.headers, secrets.get(path) ?? '');
+      const { event, created_at: createdAt, data } = verify(body, request.headers, secrets.get(path) ?? '');
       got.set(path, [
         ...(got.get(path) ?? []),
-        { id: String(request.headers['x-vendor-delivery']), event, data },
+        { id: String(request.headers['x-vendor-delivery']), event, createdAt, data },
       ]);
       response.end();
     });
@@ -135,6 +140,12 @@ afterAll(async () => {
   server.close();
 });
 
+// Every body states the wall time.
+afterEach(() => {
+  const all = [...got.values()].flat();
+  expect(all.filter(({ createdAt }) => Date.parse(createdAt) < startedAt)).toEqual([]);
+});
+
 async function dispatch(): Promise<Dispatcher> {
   const config = loadConfig({ ...world.env, PORT: undefined, WEBHOOK_RETRY_DELAYS: '1,1' });
   const { pool, kafka } = world;
@@ -149,7 +160,7 @@ async function dispatch(): Promise<Dispatcher> {
     sealing: createSealing(config.secretKey ?? Buffer.alloc(32)),
     webhooks: () => servedSchema(pool, 'webhooks'),
     readServed: async (read) => await read(await servedBuilds(pool)),
-    clock: systemClock,
+    clock: suspendedClock,
     log,
     metrics: createMetrics('dispatch'),
   });

@@ -25,6 +25,7 @@ import { webhooks } from '../../../projections/webhooks/projector.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockBody, RawEvent } from '../../../schemas/messages/chain-blocks.ts';
+import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { webhookBody } from '../../../schemas/webhooks/events.ts';
 import { ART, COIN, accepted, makeBlock, transferEvent } from '../../support/chain-messages.ts';
@@ -119,7 +120,8 @@ async function dispatch(): Promise<void> {
     sealing: createSealing(Buffer.alloc(32)),
     webhooks: async () => SCHEMA,
     readServed: async (read) => await read(await servedBuilds(pool)),
-    clock: systemClock,
+    // Of a machine that was suspended for an hour.
+    clock: { ...systemClock, now: () => systemClock.now() - 3_600_000 },
     log,
     metrics,
   });
@@ -311,13 +313,20 @@ describe('a halt of the ledger', () => {
 });
 
 it('sends a balance that was being read from the chain when the dispatcher stopped', async () => {
-  const requested = async (): Promise<number> =>
-    (await world.kafka.offsets(topics.requests)).reduce((sum, { high }) => sum + high, 0);
-  const before = await requested();
+  const requestedAt = async (): Promise<number[]> => {
+    const found = [];
+    for (const { partition, low, high } of await world.kafka.offsets(topics.requests))
+      for await (const { value } of world.kafka.readRange(topics.requests, partition, low, high))
+        found.push(requestsMessage.parse(JSON.parse(value.toString())).requested_at);
+    return found.toSorted((a, b) => a - b);
+  };
+  const before = (await requestedAt()).length;
+  const publishedAt = Date.now();
   // Nothing is indexed between, so the ledger alone does not know what was there.
   const far = block(5000, mint(9n));
   await publishBlocks(far);
-  await until(async () => (await requested()) > before);
+  await until(async () => (await requestedAt()).length > before);
+  expect((await requestedAt()).at(-1)).toBeGreaterThanOrEqual(publishedAt);
   await stopDispatching();
   expect((await bodies('balance.changed')).has(5000)).toBe(false);
 
