@@ -22,16 +22,20 @@ export type EndpointLimits = ReturnType<typeof createEndpointLimits>;
 
 /**
  * Limits the attempts that one endpoint may have at a time. A new endpoint may have one; each fast answer doubles the limit,
- * up to a maximum, and each slow one halves it; all slow endpoints together share a limit of their own. So endpoints that
- * time out occupy a bounded part of the attempts that all share.
+ * up to a maximum, and each slow one halves it; all slow endpoints together share a limit of their own, and so do they and the
+ * attempts of others beyond the first of each. So endpoints that time out occupy a bounded part of the attempts that all
+ * share, and those that answer quickly and then hang leave the rest to the first attempts of others.
  */
 export function createEndpointLimits({
   maxPerEndpoint,
   maxSlow,
+  maxSlowAndFurther,
 }: {
   readonly maxPerEndpoint: number;
   /** Attempts of all slow endpoints together. */
   readonly maxSlow: number;
+  /** These, and the attempts of all other endpoints beyond the first of each. */
+  readonly maxSlowAndFurther: number;
 }) {
   const endpoints = new Map<number, Endpoint>();
   const endpointOf = (webhookId: number): Endpoint => {
@@ -49,28 +53,40 @@ export function createEndpointLimits({
       if (endpoints.size <= MAX_REMEMBERED) return;
     }
   };
-  return {
-    /** Of slow endpoints first, while their share lasts; then of all others. */
-    capacities(): readonly Capacity[] {
-      let slowCapacity = maxSlow;
-      const slow = new Map<number, number>();
-      const others = new Map<number, number>();
-      for (const [webhookId, { limit, running, isSlow }] of endpoints) {
-        const free = Math.max(0, limit - running);
-        if (isSlow) {
-          slowCapacity -= running;
-          slow.set(webhookId, free);
-          others.set(webhookId, 0);
-        } else if (free !== INITIAL_LIMIT) others.set(webhookId, free);
+  /** The free attempts of each slow endpoint and of each other that has a running one, and what is left of the shares. */
+  const survey = () => {
+    const slow = new Map<number, number>();
+    const busy = new Map<number, number>();
+    let slowRunning = 0;
+    let further = 0;
+    for (const [webhookId, { limit, running, isSlow }] of endpoints) {
+      const free = Math.max(0, limit - running);
+      if (isSlow) {
+        slow.set(webhookId, free);
+        slowRunning += running;
+      } else if (running > 0) {
+        busy.set(webhookId, free);
+        further += running - 1;
       }
-      const ofOthers = {
-        perEndpoint: others,
+    }
+    const left = maxSlowAndFurther - slowRunning - further;
+    return { slow, busy, left, slowLeft: Math.min(maxSlow - slowRunning, left) };
+  };
+  return {
+    /**
+     * Of slow endpoints first, while their share lasts; then the first attempts of all others; then further ones, while their
+     * share lasts. Each is computed from the attempts started before it is taken.
+     */
+    *capacities(): Generator<Capacity> {
+      const { slow, busy, slowLeft } = survey();
+      if (slow.size > 0 && slowLeft > 0) yield { perEndpoint: slow, perOtherEndpoint: 0, limit: slowLeft };
+      yield {
+        perEndpoint: new Map([...slow.keys(), ...busy.keys()].map((webhookId) => [webhookId, 0])),
         perOtherEndpoint: INITIAL_LIMIT,
         limit: Number.POSITIVE_INFINITY,
       };
-      return slow.size > 0 && slowCapacity > 0
-        ? [{ perEndpoint: slow, perOtherEndpoint: 0, limit: slowCapacity }, ofOthers]
-        : [ofOthers];
+      const { busy: started, left } = survey();
+      if (started.size > 0 && left > 0) yield { perEndpoint: started, perOtherEndpoint: 0, limit: left };
     },
     attemptStarted(webhookId: number): void {
       endpointOf(webhookId).running += 1;

@@ -71,6 +71,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
   const limits = createEndpointLimits({
     maxPerEndpoint: settings.endpointConcurrency,
     maxSlow: Math.ceil(settings.concurrency / 2),
+    maxSlowAndFurther: Math.ceil(settings.concurrency * 0.75),
   });
   const lease = randomUUID();
   const aborting = new AbortController();

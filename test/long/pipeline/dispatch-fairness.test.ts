@@ -80,6 +80,29 @@ it('limits endpoints that hang to half of the attempts, and serves the others', 
   expect(most).toBe(16);
 });
 
+it('serves 20 endpoints before the first of four times out that answer quickly and then hang', async () => {
+  let open = 0;
+  const hang = await Promise.all(
+    range(4).map(async () => {
+      let answered = 0;
+      const [endpoint] = await endpoints(1, (_, response) => {
+        if ((answered += 1) <= 5) response.end();
+        else open += 1;
+      });
+      return endpoint?.webhook ?? 0;
+    }),
+  );
+  const healthy = await endpoints(20, taking);
+  for (const webhook of hang) await world.deliver(webhook, 100);
+  world.sender({ ...endless, concurrency: 64 });
+  // The first of each, and three quarters of all.
+  await until(async () => open >= 4 + 48);
+  world.clock.advance(1);
+  for (const { webhook } of healthy) await world.deliver(webhook);
+  await until(async () => (await countOf('success', healthy)) === 20);
+  expect(open).toBe(4 + 48);
+});
+
 it.each<[string, Answering]>([
   ['is quick', taking],
   ['hangs', hanging],

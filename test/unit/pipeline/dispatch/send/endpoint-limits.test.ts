@@ -6,18 +6,10 @@ import type { EndpointLimits } from '../../../../../pipeline/dispatch/send/endpo
 
 const MAX = 8;
 const MAX_SLOW = 4;
-const options = { maxPerEndpoint: MAX, maxSlow: MAX_SLOW };
+const MAX_SLOW_AND_FURTHER = 12;
+const CONCURRENCY = 16;
+const options = { maxPerEndpoint: MAX, maxSlow: MAX_SLOW, maxSlowAndFurther: MAX_SLOW_AND_FURTHER };
 
-/** Attempts that may be claimed of one endpoint, if no other has one due. */
-function capacityOf(endpoints: EndpointLimits, webhookId: number): number {
-  return endpoints
-    .capacities()
-    .reduce(
-      (sum, { perEndpoint, perOtherEndpoint, limit }) =>
-        sum + Math.min(perEndpoint.get(webhookId) ?? perOtherEndpoint, limit),
-      0,
-    );
-}
 /** Starts all attempts that may be claimed when each of these endpoints has many due, longest waiting first; their endpoints. */
 function fill(endpoints: EndpointLimits, due: readonly number[], limit = Number.POSITIVE_INFINITY): number[] {
   const started: number[] = [];
@@ -26,10 +18,12 @@ function fill(endpoints: EndpointLimits, due: readonly number[], limit = Number.
     for (const webhookId of due) {
       const count = Math.min(perEndpoint.get(webhookId) ?? perOtherEndpoint, left);
       left -= count;
-      for (let i = 0; i < count; i += 1) started.push(webhookId);
+      for (let i = 0; i < count; i += 1) {
+        started.push(webhookId);
+        endpoints.attemptStarted(webhookId);
+      }
     }
   }
-  for (const webhookId of started) endpoints.attemptStarted(webhookId);
   return started;
 }
 function attempt(endpoints: EndpointLimits, webhookId: number, isFast: boolean): void {
@@ -40,21 +34,20 @@ const range = (from: number, count: number): number[] => Array.from({ length: co
 
 describe('the limit of an endpoint', () => {
   it('starts at one attempt and doubles after each fast answer, up to the maximum', () => {
-    const endpoints = createEndpointLimits(options);
-    const seen = [capacityOf(endpoints, 1)];
-    for (let i = 0; i < 5; i += 1) {
-      attempt(endpoints, 1, true);
-      seen.push(capacityOf(endpoints, 1));
-    }
+    const seen = range(0, 6).map((answers) => {
+      const endpoints = createEndpointLimits(options);
+      for (let i = 0; i < answers; i += 1) attempt(endpoints, 1, true);
+      return fill(endpoints, [1]).length;
+    });
     expect(seen).toEqual([1, 2, 4, 8, 8, 8]);
   });
 
   it('halves after each slow answer, down to one', () => {
-    const endpoints = createEndpointLimits({ maxPerEndpoint: 32, maxSlow: 100 });
-    for (let i = 0; i < 5; i += 1) attempt(endpoints, 1, true);
-    const seen = range(0, 7).map(() => {
-      attempt(endpoints, 1, false);
-      return capacityOf(endpoints, 1);
+    const seen = range(1, 7).map((answers) => {
+      const endpoints = createEndpointLimits({ maxPerEndpoint: 32, maxSlow: 100, maxSlowAndFurther: 100 });
+      for (let i = 0; i < 5; i += 1) attempt(endpoints, 1, true);
+      for (let i = 0; i < answers; i += 1) attempt(endpoints, 1, false);
+      return fill(endpoints, [1]).length;
     });
     expect(seen).toEqual([16, 8, 4, 2, 1, 1, 1]);
   });
@@ -62,10 +55,10 @@ describe('the limit of an endpoint', () => {
   it('includes running attempts', () => {
     const endpoints = createEndpointLimits(options);
     endpoints.attemptStarted(1);
-    expect(capacityOf(endpoints, 1)).toBe(0);
+    expect(fill(endpoints, [1])).toEqual([]);
     endpoints.attemptEnded(1, true);
     endpoints.attemptStarted(1);
-    expect(capacityOf(endpoints, 1)).toBe(1);
+    expect(fill(endpoints, [1])).toEqual([1]);
   });
 });
 
@@ -100,7 +93,45 @@ describe('slow endpoints', () => {
   });
 });
 
-it('never exceeds the limit of an endpoint or the share of slow ones, and starves none', () => {
+describe('endpoints that answer quickly and then hang', () => {
+  const hanging = range(1, CONCURRENCY - MAX_SLOW_AND_FURTHER - 1);
+
+  it('leave an attempt for every other endpoint', () => {
+    const steps = fc.array(
+      fc.record({
+        due: fc.subarray(hanging, { minLength: 1 }),
+        ends: fc.array(fc.record({ end: fc.nat(), isFast: fc.boolean() }), { maxLength: CONCURRENCY }),
+      }),
+      { minLength: 1, maxLength: 20 },
+    );
+    fc.assert(
+      fc.property(steps, (all) => {
+        const endpoints = createEndpointLimits(options);
+        const running: number[] = [];
+        for (const [step, { due, ends }] of all.entries()) {
+          running.push(...fill(endpoints, due, CONCURRENCY - running.length));
+          const other = 100 + step;
+          expect(fill(endpoints, [other], CONCURRENCY - running.length)).toEqual([other]);
+          endpoints.attemptEnded(other, true);
+          for (const { end, isFast } of ends) {
+            const [ended] = running.splice(end % running.length, 1);
+            if (ended !== undefined) endpoints.attemptEnded(ended, isFast);
+          }
+        }
+      }),
+    );
+  });
+
+  it('have further attempts only after the first of the others', () => {
+    const endpoints = createEndpointLimits(options);
+    for (const webhookId of [...hanging, ...hanging, ...hanging]) attempt(endpoints, webhookId, true);
+    const started = fill(endpoints, [...hanging, 11, 12]);
+    expect(started.slice(0, 5)).toEqual([...hanging, 11, 12]);
+    expect(started).toHaveLength(5 + MAX_SLOW_AND_FURTHER);
+  });
+});
+
+it('never exceeds the limit of an endpoint or a share, and starves none', () => {
   const steps = fc.array(
     fc.record({ due: fc.uniqueArray(fc.nat(11), { minLength: 1 }), isFast: fc.boolean(), end: fc.nat() }),
     { maxLength: 60 },
@@ -118,6 +149,8 @@ it('never exceeds the limit of an endpoint or the share of slow ones, and starve
         for (const webhookId of due) expect(runningOf(webhookId)).toBeLessThanOrEqual(MAX);
         const slowStarted = started.filter((one) => slow.has(one)).length;
         expect(slowStarted).toBeLessThanOrEqual(Math.max(0, MAX_SLOW - slowBefore));
+        const first = new Set(running.filter((one) => !slow.has(one))).size;
+        expect(running.length - first).toBeLessThanOrEqual(MAX_SLOW_AND_FURTHER);
         // A fast endpoint without a running attempt always has capacity.
         for (const webhookId of due)
           if (!slow.has(webhookId)) expect(runningOf(webhookId)).toBeGreaterThan(0);
@@ -129,7 +162,11 @@ it('never exceeds the limit of an endpoint or the share of slow ones, and starve
       }
       // Once nothing runs, every endpoint has capacity.
       for (const webhookId of running) endpoints.attemptEnded(webhookId, false);
-      for (const webhookId of range(0, 12)) expect(capacityOf(endpoints, webhookId)).toBeGreaterThan(0);
+      for (const webhookId of range(0, 12)) {
+        const started = fill(endpoints, [webhookId]);
+        expect(started).not.toEqual([]);
+        for (const one of started) endpoints.attemptEnded(one, false);
+      }
     }),
   );
 });
@@ -139,7 +176,5 @@ it('evicts the endpoints that were idle longest, and none with a running attempt
   attempt(endpoints, 1, true);
   endpoints.attemptStarted(2);
   for (const webhookId of range(3, 10_000)) attempt(endpoints, webhookId, true);
-  expect([capacityOf(endpoints, 1), capacityOf(endpoints, 2), capacityOf(endpoints, 10_002)]).toEqual([
-    1, 0, 2,
-  ]);
+  expect([1, 2, 10_002].map((webhookId) => fill(endpoints, [webhookId]).length)).toEqual([1, 0, 2]);
 });
