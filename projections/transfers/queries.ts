@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { uint } from '../../schemas/messages/common.ts';
+import { tokenStandard, uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
@@ -283,21 +283,28 @@ export async function firstTransferIn(
   return row?.o_hash ?? null;
 }
 
-const foundRow = z.object({ found: z.number() });
+/** Reads a granule of each part, not blocks of 65,409 rows. */
+const ONE_ROW = { max_threads: 1, max_block_size: 512 } as const;
+
+const kindRow = z.object({ kind: tokenStandard });
 
 /**
  * Whether a token has, or had in blocks that were reverted, transfers of unknown standard, beside others or alone: the ledger
- * has no legs of these. Reads the kinds of all its transfers, a byte each.
+ * has no legs of these. The newest transfer tells, unless it is of ERC-1155, of which a contract of any standard may have events
+ * (`meanings` of the layouts): then the kinds of all are read, a byte each.
  */
 export async function hasUnknownTransfers(
   clickhouse: ClickHouse,
   tables: Tables,
   token: Felt,
 ): Promise<boolean> {
-  const sql = `SELECT 1 AS found FROM ${tables.table('transfers')} PREWHERE kind = 'unknown'
-    WHERE token = ${feltParam('token')} LIMIT 1`;
-  const query = { name: 'transfers.unknown', sql, row: foundRow };
-  return (
-    (await clickhouse.rows(query, { token: feltHex(token) }, { settings: { max_threads: 1 } })).length > 0
-  );
+  const ofToken = `WHERE token = ${feltParam('token')}`;
+  const newest = `SELECT kind FROM ${tables.table('transfers')} FINAL ${ofToken} ORDER BY block_desc LIMIT 1`;
+  const unknown = `SELECT kind FROM ${tables.table('transfers')} PREWHERE kind = 'unknown' ${ofToken} LIMIT 1`;
+  const kindOf = async (sql: string): Promise<string | undefined> => {
+    const query = { name: 'transfers.kind', sql, row: kindRow };
+    return (await clickhouse.rows(query, { token: feltHex(token) }, { settings: ONE_ROW }))[0]?.kind;
+  };
+  const kind = await kindOf(newest);
+  return kind === 'unknown' || (kind === 'erc1155' && (await kindOf(unknown)) !== undefined);
 }

@@ -186,7 +186,10 @@ export const randomWorld: World = (() => {
 
 const EDGES = [0n, 1n, (1n << 128n) - 1n, 1n << 128n, (1n << 256n) - 1n];
 
-/** A block of random transfers: half of the first token, a third touching the second account. */
+/**
+ * A block of random transfers: half of the first token, a third touching the second account. The second token is a contract of
+ * unknown standard; those after it change their standard from transfer to transfer, which real contracts do not.
+ */
 export function randomBlock(random: Random, height: number, events: number): WorldBlock {
   const { tokens, accounts, ambiguous } = randomWorld;
   const moved: Transfer[] = [];
@@ -197,10 +200,17 @@ export function randomBlock(random: Random, height: number, events: number): Wor
     // One account's address is also a transaction hash.
     const txHash = height % 50 === 7 && position === 0 ? (ambiguous[1] ?? hash) : hash;
     const isHot = random.below(2) === 0;
-    const [firstToken, secondAccount] = [tokens[0] ?? hash, accounts[1] ?? hash];
+    const [firstToken, secondToken, secondAccount] = [
+      tokens[0] ?? hash,
+      tokens[1] ?? hash,
+      accounts[1] ?? hash,
+    ];
     const token = isHot ? firstToken : random.pick(tokens);
-    const kind =
-      token === firstToken ? 'erc20' : random.pick(['erc20', 'erc721', 'erc1155', 'unknown'] as const);
+    const kinds =
+      token === secondToken
+        ? (['erc1155', 'unknown'] as const)
+        : (['erc20', 'erc721', 'erc1155', 'unknown'] as const);
+    const kind = token === firstToken ? 'erc20' : random.pick(kinds);
     const from = random.pick(accounts);
     const to = random.below(3) === 0 ? secondAccount : random.below(10) === 0 ? from : random.pick(accounts);
     const items = kind === 'erc1155' ? 1 + random.below(4) : 1;

@@ -25,7 +25,7 @@ function tracingBy(eachPart: ClickHouse['eachPart'], transfersOfToken: number): 
         { i: 0, total: 3 },
         { i: 1, total: transfersOfToken },
       ],
-      'transfers.unknown': [],
+      'transfers.kind': [{ kind: 'erc20' }],
       'transfer-counts.busy': [],
     };
     const answer = answers[query.name];
