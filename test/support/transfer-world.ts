@@ -184,6 +184,8 @@ export const randomWorld: World = (() => {
   };
 })();
 
+/** From here on, the second token has transfers of ERC-1155 only. */
+const NEWEST_HEIGHTS = 8000;
 const EDGES = [0n, 1n, (1n << 128n) - 1n, 1n << 128n, (1n << 256n) - 1n];
 
 /**
@@ -208,7 +210,7 @@ export function randomBlock(random: Random, height: number, events: number): Wor
     const token = isHot ? firstToken : random.pick(tokens);
     const kinds =
       token === secondToken
-        ? (['erc1155', 'unknown'] as const)
+        ? (['erc1155', height < NEWEST_HEIGHTS ? 'unknown' : 'erc1155'] as const)
         : (['erc20', 'erc721', 'erc1155', 'unknown'] as const);
     const kind = token === firstToken ? 'erc20' : random.pick(kinds);
     const from = random.pick(accounts);
