@@ -192,13 +192,8 @@ function bodyOf(form: HTMLFormElement, events: readonly Event[]): CreateWebhookD
     price_above: text('price_above'),
     price_below: text('price_below'),
   };
-  const isAny = Object.values(subscription).every((one) => one === '');
-  return {
-    name: text('name'),
-    url: text('url'),
-    events: [...events],
-    ...(isAny ? {} : { subscriptions: [subscription] }),
-  };
+  // One whose fields are all empty is of any token and account; without any, only launches would be sent.
+  return { name: text('name'), url: text('url'), events: [...events], subscriptions: [subscription] };
 }
 
 /** A value as indented JSON. */
