@@ -36,11 +36,17 @@ export function useAction<A extends unknown[]>(
     async run(...args) {
       setState({ isBusy: true, error: null });
       try {
-        await work(client(), { 'Idempotency-Key': crypto.randomUUID() }, ...args);
+        await work(client(), { 'Idempotency-Key': randomKey() }, ...args);
         setState({ isBusy: false, error: null });
       } catch (failure) {
         setState({ isBusy: false, error: shownError(failure) });
       }
     },
   };
+}
+
+/** `crypto.randomUUID` is missing on a page that came by plain HTTP from another machine. */
+function randomKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
