@@ -448,6 +448,26 @@ describe('the console in a browser', () => {
       );
   });
 
+  test('asks once for a page of a list that fails, and shows why', async () => {
+    const { page } = browsing;
+    let asked = 0;
+    const pages = /\/api\/transfers\/\?.*cursor=/;
+    await page.route(pages, async (route) => {
+      asked += 1;
+      await (asked === 1 ? route.continue() : route.fulfill({ status: 500, body: '{}' }));
+    });
+    await open(`/token/${ETH}`);
+    const scroll = async (): Promise<number> => {
+      await page.evaluate('scrollTo(0, document.body.scrollHeight)');
+      return asked;
+    };
+    await expect.poll(scroll).toBe(2);
+    await page.getByRole('alert').first().waitFor();
+    await page.waitForTimeout(1000);
+    expect(asked).toBe(2);
+    await page.unroute(pages);
+  });
+
   test('lists the transfers of an account to the end, filters them and saves what is shown', async () => {
     const { page } = browsing;
     await open(`/account/${account}`);
@@ -675,6 +695,8 @@ describe('the console in a browser', () => {
 
   test('creates a webhook, sends a test and shows its delivery', async () => {
     const { page } = browsing;
+    // As in a page that came by plain HTTP from another machine.
+    await page.evaluate('delete Crypto.prototype.randomUUID');
     await page.getByRole('link', { name: 'Webhooks' }).click();
     const name = corpus[2] ?? '';
     await page.getByLabel('Name').fill(name);
@@ -689,6 +711,10 @@ describe('the console in a browser', () => {
     await page.getByRole('button', { name: 'Create webhook' }).click();
     await page.locator('.secret code').waitFor();
     await browsing.check('webhooks');
+    const known = z.array(z.object({ name: z.string(), subscriptions: z.array(z.unknown()) }));
+    const made = known.parse(await sessionCall('/api/webhooks/')).find((webhook) => webhook.name === name);
+    // Of any token and account.
+    expect(made?.subscriptions).toEqual([expect.objectContaining({ token: '', address: '' })]);
     await page.getByRole('link', { name }).click();
     received = [];
     await page.getByRole('button', { name: 'Send a test' }).click();

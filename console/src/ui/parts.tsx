@@ -160,8 +160,8 @@ export function More({
     );
     observer.observe(current);
     return () => observer.disconnect();
-    // Observed anew after each page: the end may still be in view.
-  }, [list.data]);
+    // Observed anew after each page, as the end may still be in view, and not after one that failed.
+  }, [list.data?.next]);
   if (list.data === undefined || list.data.next === null) return null;
   return (
     <div class="more" ref={end}>
