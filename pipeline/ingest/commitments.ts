@@ -8,10 +8,10 @@ import { isHashable } from '../../schemas/commitment/block-hash.ts';
 import type { ComputeCommitment } from '../../schemas/commitment/compute.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
-import type { IngestMetrics } from './metrics.ts';
+import type { COMMITMENTS, IngestMetrics } from './metrics.ts';
 
 /** What a block is compared with. */
-export type Commitment = 'block_hash' | 'events' | 'transactions' | 'receipts';
+export type Commitment = (typeof COMMITMENTS)[number];
 /** `incomplete`: the node's answer lacks compared data. */
 export type CheckOutcome = 'verified' | 'mismatched' | 'incomplete' | 'refused' | 'old_version';
 
