@@ -1,5 +1,6 @@
 import type { Sql } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { unavailable } from './errors.ts';
 import { createReadQueue } from './read-queue.ts';
 import type { ReadQueueLimits } from './read-queue.ts';
 import type { RequestInfo } from './route.ts';
@@ -14,7 +15,7 @@ const statementLimits: ReadQueueLimits = {
 /** Connections of the pool: four more than there are places, to identify callers, for health checks and for what requests share. */
 export const POSTGRES_CONNECTIONS = statementLimits.places + 4;
 
-/** A request that would wait for longer is rejected. */
+/** Longest wait of a statement for its place. */
 const WAIT_MS = 10_000;
 
 /** PostgreSQL for one request. */
@@ -24,21 +25,30 @@ export type PoolFor = (request: Pick<RequestInfo, 'signal' | 'caller'>) => Sql;
  * Shares a few places for the statements of requests fairly among callers. Those of one whose client disconnected are dropped
  * while they wait; one that has begun is ended by its time limit only.
  */
-export function limitStatements(pool: Sql, now: () => number = Date.now): PoolFor {
-  const queue = createReadQueue(statementLimits, now);
-  return ({ signal, caller }) => {
-    let reading: Parameters<typeof queue.run>[0] | null = null;
-    return {
-      async query(...statement) {
-        reading ??= { caller: caller(), ended: signal, endsAt: now() + WAIT_MS };
-        try {
-          return await queue.run(reading, () => pool.query(...statement));
-        } catch (cause) {
-          if (!signal.aborted) throw cause;
-          const message = 'PostgreSQL: the client disconnected';
-          throw new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause });
-        }
-      },
-    };
-  };
+export function limitStatements(pool: Sql): PoolFor {
+  const queue = createReadQueue(statementLimits);
+  return ({ signal, caller }) => ({
+    async query(...statement) {
+      const late = new AbortController();
+      const timer = setTimeout(() => late.abort(), WAIT_MS);
+      const ended = AbortSignal.any([signal, late.signal]);
+      // Statements take milliseconds: how long one will wait cannot be told from a moment in which none of them ended.
+      const reading = { caller: caller(), ended, endsAt: Infinity };
+      try {
+        return await queue.run(reading, () => {
+          clearTimeout(timer);
+          return pool.query(...statement);
+        });
+      } catch (cause) {
+        if (late.signal.aborted)
+          throw unavailable('overloaded', 'No connection to PostgreSQL became free in time.', 1);
+        if (!signal.aborted) throw cause;
+        const message = 'PostgreSQL: the client disconnected';
+        throw new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause });
+      } finally {
+        clearTimeout(timer);
+        late.abort();
+      }
+    },
+  });
 }

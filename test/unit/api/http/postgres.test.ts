@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { limitStatements } from '../../../../api/http/postgres.ts';
 import type { PoolFor } from '../../../../api/http/postgres.ts';
@@ -59,4 +59,27 @@ test('drops what waits for a client that has gone', async () => {
   }
   await expect(Promise.all([...kept, next])).resolves.toHaveLength(5);
   expect(begun).not.toContain('dropped');
+});
+
+test('rejects a statement that has no place in time, and no other', async () => {
+  vi.useFakeTimers();
+  try {
+    const { pool, begun, answer } = slow();
+    const poolFor = limitStatements(pool);
+    const running = Array.from({ length: 4 }, (_, i) => asker(poolFor, 'busy')(`running ${i}`));
+    const late = asker(poolFor, 'busy')('late');
+    const refused = expect(late).rejects.toMatchObject({ status: 503, code: 'overloaded' });
+    await vi.advanceTimersByTimeAsync(9999);
+    const next = asker(poolFor, 'busy')('next');
+    await vi.advanceTimersByTimeAsync(1);
+    await refused;
+    for (let i = 0; i < 5; i += 1) {
+      answer();
+      await vi.advanceTimersByTimeAsync(1);
+    }
+    await expect(Promise.all([...running, next])).resolves.toHaveLength(5);
+    expect(begun.at(-1)).toBe('next');
+  } finally {
+    vi.useRealTimers();
+  }
 });
