@@ -36,7 +36,7 @@ export interface Trace {
   readonly upTo: number;
   /** Number of transfers of the token up to it. */
   readonly transfers: number;
-  /** Its transfers have ledger legs: its standard is known. */
+  /** All its transfers have ledger legs: none is of unknown standard. */
   readonly hasLegs: boolean;
   /** Accounts that are not followed; their transfers with followed accounts are included. */
   readonly skipped: readonly Felt[];

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, Settings } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { tokenStandard, uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
@@ -283,7 +283,7 @@ export async function firstTransferIn(
   return row?.o_hash ?? null;
 }
 
-/** Reads a granule of each part, not blocks of 65,409 rows. */
+/** For the newest row: reads a granule of each part, not blocks of 65,409 rows. */
 const ONE_ROW = { max_threads: 1, max_block_size: 512 } as const;
 
 const kindRow = z.object({ kind: tokenStandard });
@@ -291,7 +291,8 @@ const kindRow = z.object({ kind: tokenStandard });
 /**
  * Whether a token has, or had in blocks that were reverted, transfers of unknown standard, beside others or alone: the ledger
  * has no legs of these. The newest transfer tells, unless it is of ERC-1155, of which a contract of any standard may have events
- * (`meanings` of the layouts): then the kinds of all are read, a byte each.
+ * (`meanings` of the layouts): then the kinds of all are read, a byte each. While a contract is reclassified, its older transfers
+ * may be of unknown standard although the newest is not.
  */
 export async function hasUnknownTransfers(
   clickhouse: ClickHouse,
@@ -301,10 +302,12 @@ export async function hasUnknownTransfers(
   const ofToken = `WHERE token = ${feltParam('token')}`;
   const newest = `SELECT kind FROM ${tables.table('transfers')} FINAL ${ofToken} ORDER BY block_desc LIMIT 1`;
   const unknown = `SELECT kind FROM ${tables.table('transfers')} PREWHERE kind = 'unknown' ${ofToken} LIMIT 1`;
-  const kindOf = async (sql: string): Promise<string | undefined> => {
+  const kindOf = async (sql: string, settings: Settings): Promise<string | undefined> => {
     const query = { name: 'transfers.kind', sql, row: kindRow };
-    return (await clickhouse.rows(query, { token: feltHex(token) }, { settings: ONE_ROW }))[0]?.kind;
+    return (await clickhouse.rows(query, { token: feltHex(token) }, { settings }))[0]?.kind;
   };
-  const kind = await kindOf(newest);
-  return kind === 'unknown' || (kind === 'erc1155' && (await kindOf(unknown)) !== undefined);
+  const kind = await kindOf(newest, ONE_ROW);
+  return (
+    kind === 'unknown' || (kind === 'erc1155' && (await kindOf(unknown, { max_threads: 1 })) !== undefined)
+  );
 }
