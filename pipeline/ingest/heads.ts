@@ -203,7 +203,7 @@ export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number
       if (point === null || indexed.revertingFrom() !== null) return;
       const height = Math.min(point.height, indexed.cursor() - 1);
       if (height > indexed.final().height && !(await finalize(indexed, height, point))) {
-        // It may have been wrong, and higher than all that are true.
+        // A wrong height would hide every true one below it.
         if (newest === point) newest = null;
         return;
       }

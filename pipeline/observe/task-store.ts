@@ -8,7 +8,7 @@ import type { Claim, TaskTable } from './claims.ts';
 
 export interface Task {
   readonly subject: string;
-  /** Input of the observation, as JSON. `block`: the lowest of all tasks with this subject is stored. */
+  /** Input of the observation, as JSON. `block`: a repair that replaces a task keeps the lower one. */
   readonly task: { readonly block: number };
   /** What the observation depends on; another value makes it worth repeating. */
   readonly facts: string;
@@ -25,7 +25,7 @@ const claimRow = z.object({
   is_requested: z.boolean(),
 });
 
-/** Merges two tasks with one subject, as the statement of `add` merges a task into the stored one. */
+/** Merges two tasks of one batch with one subject: a repair with other facts replaces the other, and the lower block is kept. */
 function mergeTasks(stored: Task, task: Task): Task {
   const merged = stored.revision < task.revision && stored.facts !== task.facts ? task : stored;
   return { ...merged, task: { ...merged.task, block: Math.min(stored.task.block, task.task.block) } };

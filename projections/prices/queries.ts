@@ -21,7 +21,7 @@ const count = z.coerce.number().int().min(0);
 /** Prices of most tokens are observed often, so most prices at a time were observed within the day before. */
 const NEAR_HOURS = 24;
 
-/** Tokens and times per statement: its parameters travel in the URL, and ClickHouse takes 128 KiB of one. */
+/** Tokens and times per statement: ClickHouse takes at most 128 KiB for a parameter. */
 const TOKENS = 1000;
 const TIMES = 5000;
 

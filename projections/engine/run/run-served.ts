@@ -29,8 +29,8 @@ interface Round<P> {
 
 /**
  * Runs projections together, except those that are served in another version: they do not run, with an alarm, until they
- * are rebuilt, and then join. With them stand still those that say what is indexed, so that these never lead. Resolves when the
- * others run.
+ * are rebuilt, and then join. Projections that say what is indexed are held with them, so that they never lead. Resolves when
+ * the others run.
  */
 export async function runServed<P extends Projection>(
   projections: readonly P[],
