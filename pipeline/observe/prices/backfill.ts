@@ -138,7 +138,7 @@ async function backfillWindow(
     signal.throwIfAborted();
     throw error;
   });
-  const judged = judgeHistory(token, points, state, options.limits);
+  const judged = judgeHistory(token, points, state, { limits: options.limits, now: clock.now() });
   await options.publisher.publish(
     topics.prices,
     judged.accepted.map((price) => ({ key: token, value: observedMessage(feed.source, token, price) })),
@@ -149,12 +149,12 @@ async function backfillWindow(
   return judged;
 }
 
-/** Judges the points of one token, oldest first, each against those before it. */
+/** Judges the points of one token, oldest first, each against those before it, and at its own time unless that is to come. */
 function judgeHistory(
   token: Felt,
   points: readonly FeedReading[],
   previous: GuardState,
-  limits: GuardLimits,
+  { limits, now }: { readonly limits: GuardLimits; readonly now: number },
 ): Judged {
   const accepted: Accepted[] = [];
   const refused: Refusal[] = [];
@@ -164,7 +164,7 @@ function judgeHistory(
       refused.push('other_address');
       continue;
     }
-    const verdict = judge(point, state, limits, point.observedAt ?? 0);
+    const verdict = judge(point, state, limits, Math.min(point.observedAt ?? 0, now));
     if (verdict.kind === 'accepted') accepted.push(verdict);
     if (verdict.kind === 'refused') refused.push(verdict.reason);
     state = stateAfter(state, verdict);

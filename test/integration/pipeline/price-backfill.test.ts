@@ -163,6 +163,7 @@ test('leaves refused points out of the history', async () => {
     point(10, { observedAt: null }),
     point(11),
     point(3), // late and repeated
+    point(17, { observedAt: NOW + 365 * 24 * HOUR }),
     ...[12, 13, 14, 15, 16].map((at) => point(at, { price: '400' })), // a lasting factor of 4
   ];
   const scripted: PriceFeed = {
@@ -186,5 +187,11 @@ test('leaves refused points out of the history', async () => {
     '400',
   ]);
   expect(prices.at(-3)?.[0]).toBe(String(hour(14)));
-  expect(report.refused).toEqual({ jump: 3, other_address: 1, not_a_price: 3, low_confidence: 1 });
+  expect(report.refused).toEqual({
+    jump: 3,
+    other_address: 1,
+    not_a_price: 3,
+    low_confidence: 1,
+    from_the_future: 1,
+  });
 });
