@@ -93,11 +93,12 @@ function compare(
   listings: ReadonlyMap<Felt, Listing>,
   published: ReadonlyMap<Felt, Listing>,
 ): { changed: Listing[]; unlisted: Listing[] } {
-  const lost = [...published.values()].filter((listing) => !listings.has(listing.token) && hasFlag(listing));
-  if (published.size >= MIN_TOKENS_FOR_SHARE && lost.length > published.size * MAX_LOST_SHARE) {
+  const listed = [...published.values()].filter(hasFlag);
+  const lost = listed.filter(({ token }) => !listings.has(token));
+  if (listed.length >= MIN_TOKENS_FOR_SHARE && lost.length > listed.length * MAX_LOST_SHARE) {
     throw new AppError(
       'FEED_ANSWER_INVALID',
-      `the token list lost ${lost.length} of ${published.size} tokens at once and is refused`,
+      `the token list lost ${lost.length} of ${listed.length} tokens at once and is refused`,
     );
   }
   return {

@@ -153,3 +153,22 @@ test.each([
     expect(await listed()).toHaveLength(before);
   },
 );
+
+test('refuses a list without tokens also when as many have left it before', async () => {
+  await pool.query(
+    `INSERT INTO tds.token_list (token, verified, common, public, logo)
+     SELECT '0x' || lpad(to_hex(i), 64, '0'), false, false, false, 'https://logos.example/old.png'
+     FROM generate_series(1, 11) AS i`,
+  );
+  const before = (await listed()).length;
+  feed.faults.add({ kind: 'missing' });
+  await start();
+  await eventually(async () =>
+    expect(await alarms()).toEqual([
+      { name: 'tokens.list', detail: expect.stringMatching(/lost 11 of 11 tokens at once/) },
+    ]),
+  );
+  feed.faults.clear();
+  await eventually(async () => expect(await alarms()).toEqual([]));
+  expect(await listed()).toHaveLength(before);
+});
