@@ -1,12 +1,13 @@
 import { z } from 'zod';
 
+import { AppError } from '../../schemas/errors.ts';
 import { toFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt, height, tokenStandard } from '../../schemas/messages/common.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { decodeDecimals, decodeText } from '../../schemas/text.ts';
 import type { CallOptions, Node } from '../node/types.ts';
-import { isContractError } from '../node/errors.ts';
+import { isContractError, isRpcError, rpcCodes } from '../node/errors.ts';
 
 export type TokenDescribed = Extract<TokensMessage, { type: 'token.described' }>;
 
@@ -19,6 +20,9 @@ export const tokenTask = z.object({
 });
 export type TokenTask = z.infer<typeof tokenTask>;
 
+/** About two minutes. */
+const LACKING_ATTEMPTS = 8;
+
 /** sn_keccak of the names; test/unit/pipeline/observe/token-metadata.test.ts computes them. */
 const SELECTORS = {
   name: toFelt(0x0361458367e696363fbcc70777d07ebbd2394e89fd0adcaf147faccd1d294d60n),
@@ -30,19 +34,30 @@ const SELECTORS = {
  * Reads name, symbol and decimals of a token in the latest state: a name may be set after the token was deployed, and nodes
  * need not keep old states. What the contract refuses, or answers in an unknown encoding, is null.
  *
- * @throws the error of a node that did not answer
+ * @param failures failed attempts before this one
+ * @throws the error of a node that did not answer, and, in the first attempts, of one that lacks a contract whose class is known:
+ * its newest block may be older, or its block was reverted and will come again
  */
 export async function readTokenMetadata(
   node: Pick<Node, 'call'>,
   token: Felt,
-  task: TokenTask,
-  now: () => number,
+  {
+    task,
+    failures,
+    now,
+  }: { readonly task: TokenTask; readonly failures: number; readonly now: () => number },
   options?: CallOptions,
 ): Promise<TokenDescribed> {
   const call = async (selector: Felt): Promise<readonly Felt[]> => {
     try {
       return await node.call({ contract: token, selector, calldata: [] }, 'latest', options);
     } catch (error) {
+      if (
+        isRpcError(error, rpcCodes.contractNotFound) &&
+        task.class_hash !== null &&
+        failures < LACKING_ATTEMPTS
+      )
+        throw new AppError(error.code, error.message, { retryable: true, cause: error });
       if (isContractError(error)) return [];
       throw error;
     }

@@ -42,8 +42,10 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
       metrics,
       isBackfilling,
       pace: createTaskPace(blocks),
-      observe: (subject, task, signal) =>
-        readTokenMetadata(node, felt.parse(subject), tokenTask.parse(task), observer.now, { signal }),
+      observe: (subject, task, signal, failures) => {
+        const about = { task: tokenTask.parse(task), failures, now: observer.now };
+        return readTokenMetadata(node, felt.parse(subject), about, { signal });
+      },
     });
     const storeTasks = createTaskHandler<Task>(observer, worker, {
       tasksOf,

@@ -33,7 +33,12 @@ export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly store: TaskStore<C, M>;
   readonly topic: Topic<M>;
   /** Makes the observation. Throws to be retried with backoff; null to be retried soon, without counting an attempt. */
-  readonly observe: (subject: string, task: C['task'], signal: AbortSignal) => Promise<M | null>;
+  readonly observe: (
+    subject: string,
+    task: C['task'],
+    signal: AbortSignal,
+    failures: number,
+  ) => Promise<M | null>;
   readonly onPublished?: (message: M) => void;
   /** Upper bound of tasks in progress. */
   readonly concurrency: number;
@@ -177,7 +182,9 @@ async function attempt<M, C extends Claim>(
   try {
     const signal = AbortSignal.any([observer.signal, AbortSignal.timeout(ATTEMPT_MS)]);
     const message =
-      claim.message === null ? await observe(subject, claim.task, signal) : topic.schema.parse(claim.message);
+      claim.message === null
+        ? await observe(subject, claim.task, signal, claim.attempts)
+        : topic.schema.parse(claim.message);
     if (message === null) {
       await store.release(claim, now() + NOT_NOW_MS);
       return;

@@ -30,7 +30,11 @@ function createContract(answers: Record<string, bigint[] | Error>): Pick<Node, '
 }
 
 const run = (node: Pick<Node, 'call'>, standard: TokenStandard = 'erc20') =>
-  readTokenMetadata(node, TOKEN, { standard, class_hash: null, block: 7 }, () => 1234);
+  readTokenMetadata(node, TOKEN, {
+    task: { standard, class_hash: null, block: 7 },
+    failures: 0,
+    now: () => 1234,
+  });
 
 describe('readTokenMetadata', () => {
   it('reads name, symbol and decimals of a contract', async () => {
@@ -60,6 +64,20 @@ describe('readTokenMetadata', () => {
   it.each([20, 21, 22, 40, 41])('returns null for a field that is refused with code %i', async (code) => {
     const node = createContract({ symbol: text('S'), name: new RpcError('starknet_call', code, 'no', null) });
     expect(await run(node)).toMatchObject({ name: null, symbol: 'S', decimals: null });
+  });
+
+  it('waits for a contract whose class is known, and not for ever', async () => {
+    const lacking = new RpcError('starknet_call', 20, 'no contract', null);
+    const attempt = async (failures: number) =>
+      await readTokenMetadata(createContract({ name: lacking, symbol: lacking, decimals: lacking }), TOKEN, {
+        task: { standard: 'erc20', class_hash: TOKEN, block: 7 },
+        failures,
+        now: () => 1234,
+      });
+    for (let failures = 0; failures < 8; failures += 1) {
+      await expect(attempt(failures)).rejects.toMatchObject({ retryable: true });
+    }
+    expect(await attempt(8)).toMatchObject({ name: null, symbol: null, decimals: null });
   });
 
   it('returns null for answers that are neither text nor number', async () => {
