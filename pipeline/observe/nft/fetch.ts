@@ -28,8 +28,10 @@ export interface FetchOptions {
 
 /** Where to download a document. */
 export interface Source {
-  /** URL to call, or the `data:` URI itself. */
+  /** What the contract names, with the token id in place: also where an image is its own metadata, as gateways change. */
   readonly uri: string;
+  /** URL to call, or the `data:` URI itself. */
+  readonly url: string;
   /** Key of the host's download slots; null where nothing is downloaded. */
   readonly host: string | null;
 }
@@ -79,20 +81,20 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
       const uri = substituteTokenId(normalizeUri(given), id);
       if (Buffer.byteLength(uri) > MAX_URI_BYTES)
         throw unavailable(`the URI is longer than ${MAX_URI_BYTES} bytes`);
-      if (/^data:/i.test(uri)) return { uri, host: null };
+      if (/^data:/i.test(uri)) return { uri, url: uri, host: null };
       const url = parseUrl(throughGateway(uri, gateway));
-      if (ipfsPath(uri) !== null) return { uri: url.href, host: GATEWAY };
-      return { uri: url.href, host: slotKeyOf(url) };
+      return { uri, url: url.href, host: ipfsPath(uri) === null ? slotKeyOf(url) : GATEWAY };
     },
     async fetch(source, signal) {
-      const data = readDataUri(source.uri);
+      const data = readDataUri(source.url);
       if (data !== null) return { ...data, uri: source.uri };
       const deadline = performance.now() + timeoutMs;
-      let url = source.uri;
+      let { url } = source;
       for (let redirects = 0; ; redirects += 1) {
         const answer = await get(url, deadline - performance.now(), signal);
         const { location } = answer.headers;
-        if (answer.status < 300 || answer.status > 399 || location === undefined) return bodyOf(url, answer);
+        if (answer.status < 300 || answer.status > 399 || location === undefined)
+          return bodyOf(source.uri, answer);
         if (redirects === MAX_REDIRECTS) throw unavailable(`more than ${MAX_REDIRECTS} redirects`);
         // Egress checks the address of the redirect as well.
         url = parseUrl(location, url).href;

@@ -1,6 +1,8 @@
 import { afterAll, expect, it } from 'vitest';
 
 import { createEgress } from '../../../../../pipeline/egress/egress.ts';
+import type { Egress } from '../../../../../pipeline/egress/egress.ts';
+import { readMetadata } from '../../../../../pipeline/observe/nft/document.ts';
 import { GATEWAY, createFetcher } from '../../../../../pipeline/observe/nft/fetch.ts';
 
 const egress = createEgress({ allowNetworks: [], ownPorts: [] });
@@ -26,3 +28,32 @@ it.each([
 ] as const)('counts %j as host %j', (uris, host) => {
   for (const uri of uris) expect(fetcher.locate(uri, 1n).host, uri).toBe(host);
 });
+
+it.each(['ipfs://bafy/1.png', 'https://images.example/1.png'])(
+  'names an image that is its own metadata as the contract does: %s',
+  async (uri) => {
+    const called: string[] = [];
+    const answering = {
+      async request(url: string) {
+        called.push(url);
+        const isFirst = called.length === 1;
+        return {
+          status: isFirst ? 302 : 200,
+          headers: isFirst ? { location: '/signed' } : { 'content-type': 'image/png' },
+          body: Buffer.from('png'),
+          isCut: false,
+        };
+      },
+    } as unknown as Egress;
+    const redirected = createFetcher({
+      egress: answering,
+      gatewayEgress: answering,
+      gateway: 'http://ipfs.internal:8080',
+      timeoutMs: 1000,
+    });
+    const { signal } = new AbortController();
+    const body = await redirected.fetch(redirected.locate(uri, 1n), signal);
+    expect(called).toHaveLength(2);
+    expect(readMetadata(body).image).toBe(uri);
+  },
+);
