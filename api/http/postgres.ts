@@ -47,6 +47,7 @@ export function limitStatements(pool: Sql): PoolFor {
         throw new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause });
       } finally {
         clearTimeout(timer);
+        // Takes the statement out of its caller's line, which holds it until its signal fires.
         late.abort();
       }
     },

@@ -56,7 +56,7 @@ export async function loadCheckpoints(
       throw new AppError(
         'CHECKPOINT_OUTSIDE_LOG',
         `The checkpoint of ${name} is ${nextOffset}, the log holds ${low} to ${high}${
-          nextOffset < low ? `; \`tds rebuild ${build.projection}\` repairs this` : ''
+          nextOffset < low ? `: run \`tds rebuild ${build.projection}\`` : ''
         }`,
       );
     }
