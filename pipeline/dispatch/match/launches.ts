@@ -9,7 +9,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { decimalsOf } from '../../../schemas/money.ts';
-import { topics } from '../../../schemas/topics.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
@@ -18,11 +18,13 @@ import type { MatchDeps } from '../deps.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
+import { projectionProgress } from './projection-progress.ts';
+import type { ProjectionProgress } from './projection-progress.ts';
 
 type Described = Extract<TokensMessage, { type: 'token.described' }>;
 
 const EVENT = 'token.launched';
-/** Longest wait for the index to have the block in which a token was first seen. */
+/** Longest wait in a batch for the block in which a token was first seen; after that the partition is paused. */
 const INDEXED_WITHIN_MS = 10_000;
 const POLL_MS = 100;
 
@@ -35,7 +37,11 @@ interface Launch {
   readonly token: TokenRow | undefined;
 }
 
-/** `token.launched`: a token that was first seen above the webhook's `from_block`. */
+/**
+ * `token.launched`: a token that was first seen above the webhook's `from_block`, sent once that block is indexed. A block that
+ * is not indexed within 10 s pauses the partition, as for `balance.changed`. The time is null only where the index passed the
+ * block without having it, because an operator made it skip the message.
+ */
 export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
   const { pool, webhooks, since, clock, metrics, signal } = deps;
   return {
@@ -49,18 +55,21 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
       if (schema === null || (await lowestFromBlock(pool, schema, [EVENT])) === null) return null;
       return {
         isRelevant: () => true,
-        async match(message) {
+        async match(message, logged) {
           // A contract of unknown standard does not count as a token.
           if (message.type !== 'token.described' || message.standard === 'unknown') return null;
           if (message.cause === 'repair') return null;
           const { token, block } = message;
           const ids = await launchSubscribers(pool, schema, { token, height: block });
           if (ids.length === 0) return null;
-          const launch = await pollUntil(
-            () => readLaunch(deps, message),
-            (found) => found !== null && found.timestamp !== null,
+          const progress = await progressOfBlock(deps, block);
+          // Asked first: what is then read holds the block, if it is indexed at all.
+          const { state, launch } = await pollUntil(
+            async () => ({ ...(await progress()), launch: await readLaunch(deps, message) }),
+            (found) => found.launch?.timestamp != null || found.state === 'projected',
             { everyMs: POLL_MS, withinMs: INDEXED_WITHIN_MS, clock, signal },
           );
+          if (launch?.timestamp == null && state !== 'projected') return { offset: logged.offset, progress };
           const createdAt = clock.wallTime();
           const body = launchBody(message, launch, createdAt);
           const deliveries = ids.map((webhookId): NewDelivery => ({
@@ -78,6 +87,18 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
       };
     },
   };
+}
+
+/** How far the index is with what its partition now holds: a token is described after its block was logged. */
+async function progressOfBlock(
+  { kafka, pool }: MatchDeps,
+  block: number,
+): Promise<() => Promise<ProjectionProgress>> {
+  const topic = topics.chainBlocks;
+  const partition = partitionOfHeight(block);
+  const range = (await kafka.offsets(topic)).find((one) => one.partition === partition);
+  const offset = (range?.high ?? 0) - 1;
+  return async () => await projectionProgress(pool, ['indexed-blocks'], { topic: topic.name, partition, offset });
 }
 
 async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {

@@ -226,21 +226,26 @@ describe('a dispatcher that is stopped while it waits', () => {
     await stopDispatching();
   });
 
-  it('sends token.launched with transaction and time when its block was not indexed', async () => {
+  it('sends token.launched with transaction and time when its block is indexed later', async () => {
+    const launched = block(3, mint(1n));
+    await stopProjecting();
+    await publishBlocks(launched);
     await describeToken(COIN, 3);
-    await dispatch();
-    await until(async () => {
+    const isPaused = async (): Promise<boolean> => {
       const partitions = await world.kafka.offsets(topics.tokens);
-      const waiting = await Promise.all(partitions.map(({ partition }) => behind('launches', partition)));
-      return waiting.some((count) => count > 0);
-    });
+      const paused = await Promise.all(
+        partitions.map(({ partition }) => gauge('tds_webhook_matcher_paused', 'launches', partition)),
+      );
+      return paused.includes(1);
+    };
+    await dispatch();
+    await until(isPaused);
     await stopDispatching();
     expect((await bodies('token.launched')).size).toBe(0);
 
-    const launched = block(3, mint(1n));
-    await publishBlocks(launched);
-    await world.settled();
     await dispatch();
+    await until(isPaused);
+    await project();
     await until(async () => (await bodies('token.launched')).has(3));
     expect((await bodies('token.launched')).get(3)).toMatchObject({
       token_address: COIN,
