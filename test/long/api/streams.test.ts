@@ -25,7 +25,7 @@ import { hex } from '../../support/truth.ts';
 const HEAD = 1640;
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 const SEED = Number(process.env['STREAMS_SEED'] ?? 20_261_125);
-const CURSORS = Number(process.env['STREAMS_CURSORS'] ?? 200);
+const CURSORS = Number(process.env['STREAMS_CURSORS'] ?? 100);
 const random = createRandom(SEED);
 let world: SimulatedService;
 let node: SimulatedNode;
