@@ -28,7 +28,7 @@ export interface DispatchDeps {
 export interface MatchDeps extends Omit<DispatchDeps, 'kafka' | 'publisher' | 'retryWhileUnavailable'> {
   /** When the oldest webhook was created, in unix milliseconds; null: there is none. */
   readonly since: () => Promise<number | null>;
-  readonly kafka: Pick<Kafka, 'readRange'>;
+  readonly kafka: Pick<Kafka, 'offsets' | 'readRange'>;
 }
 
 /** Compressed bytes of blocks in one fetch: some 16 MB of JSON. */
