@@ -180,6 +180,8 @@ function lend(
         if (lost.has(client) && isBareError(error)) {
           throw unavailable('The connection to PostgreSQL was lost', error);
         }
+        // Of a standby, or of a primary that was demoted: it never leads to a server that accepts writes again.
+        if (errorCode(error) === READ_ONLY) lost.add(client);
         throw error;
       } finally {
         timeout?.clear();
@@ -198,6 +200,8 @@ function startTimer(ms: number, onTimeout = (): void => {}): { hasFired(): boole
 }
 
 const STORE = 'PostgreSQL';
+/** SQLSTATE of a write where none is accepted: during a fail-over, the URL may still lead to the standby. */
+const READ_ONLY = '25006';
 
 function unavailable(message: string, cause: unknown): AppError {
   return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause, details: { store: STORE } });
@@ -245,13 +249,13 @@ export async function sqlRows<T>(
 
 /**
  * True where another attempt can help: no answer, a broken connection, or a server that is starting, stopping, short of
- * something, failed at its disk, or gave up on a conflict, a statement, or an idle transaction (SQLSTATE classes 08, 40,
- * 53, 57, 58, and 25P03).
+ * something, failed at its disk, accepts no writes yet, or gave up on a conflict, a statement, or an idle transaction (SQLSTATE
+ * classes 08, 40, 53, 57, 58, and 25006, 25P03).
  */
 export function isPostgresUnavailable(error: unknown): boolean {
   if (error instanceof AppError)
     return error.code === 'STORE_UNAVAILABLE' && error.details['store'] === STORE;
-  return isNetworkError(error) || /^(08|40|53|57|58)...$|^25P03$/.test(errorCode(error) ?? '');
+  return isNetworkError(error) || /^(08|40|53|57|58)...$|^25(006|P03)$/.test(errorCode(error) ?? '');
 }
 
 /**
