@@ -13,11 +13,21 @@ export interface Live {
   readonly error: Error | null;
   /** Transfers of the block whose end has not been sent yet. */
   readonly unended: number;
+  /** Blocks above this height were reverted since the stream began; Infinity: none was. */
+  readonly lastValid: number;
 }
 
-const SHOWN_TRANSFERS = 50;
-const SHOWN_BLOCKS = 60;
-export const NOTHING: Live = { transfers: [], blocks: [], final: null, error: null, unended: 0 };
+/** A list under them is reloaded when there are more, which closes the further pages that a reader has opened. */
+const KEPT_TRANSFERS = 500;
+const KEPT_BLOCKS = 60;
+export const NOTHING: Live = {
+  transfers: [],
+  blocks: [],
+  final: null,
+  error: null,
+  unended: 0,
+  lastValid: Infinity,
+};
 
 /** The state after a message; the blocks that an `undo` names are dropped with their transfers. */
 export function applyMessage(live: Live, message: StreamMessage): Live {
@@ -25,12 +35,12 @@ export function applyMessage(live: Live, message: StreamMessage): Live {
     case 'transfer':
       return {
         ...live,
-        transfers: [message.data, ...live.transfers].slice(0, SHOWN_TRANSFERS),
+        transfers: [message.data, ...live.transfers].slice(0, KEPT_TRANSFERS),
         unended: live.unended + 1,
       };
     case 'block': {
       const block = { ...message.data, transfers: live.unended };
-      const blocks = [block, ...live.blocks].slice(0, SHOWN_BLOCKS);
+      const blocks = [block, ...live.blocks].slice(0, KEPT_BLOCKS);
       const isFinal = message.data.finality === 'ACCEPTED_ON_L1';
       const final = isFinal ? Math.max(live.final ?? 0, message.data.height) : live.final;
       return { ...live, blocks, final, unended: 0 };
@@ -42,11 +52,34 @@ export function applyMessage(live: Live, message: StreamMessage): Live {
         transfers: live.transfers.filter(({ block }) => block <= top),
         blocks: live.blocks.filter(({ height }) => height <= top),
         unended: 0,
+        lastValid: Math.min(live.lastValid, top),
       };
     }
     case 'final':
       return { ...live, final: Math.max(live.final ?? 0, message.data.height) };
   }
+}
+
+/**
+ * The live transfers newer than a list, if the stream began at the block of the newest one listed.
+ *
+ * @param newest undefined: the list is empty
+ * @returns `isOutdated`: the list must be reloaded, because its newest transfer was reverted or newer ones were not kept
+ */
+export function newerThan(
+  { transfers, blocks, lastValid }: Live,
+  newest: Pick<TransferMessage, 'block' | 'event_index' | 'txhash'> | undefined,
+): { readonly newer: Live['transfers']; readonly isOutdated: boolean } {
+  if (newest === undefined) return { newer: transfers, isOutdated: transfers.length > 0 };
+  const { block, event_index, txhash } = newest;
+  const at = transfers.findIndex(
+    (row) => row.block === block && row.event_index === event_index && row.txhash === txhash,
+  );
+  return {
+    newer: at < 0 ? transfers.filter((row) => row.block > block) : transfers.slice(0, at),
+    // Before the end of its block, the newest transfer may still arrive.
+    isOutdated: lastValid < block || (at < 0 && blocks.length > 0),
+  };
 }
 
 const RATE_BLOCKS = 20;

@@ -8,20 +8,29 @@ import { client, shownError } from './loading.ts';
 /** Messages are shown together: a chain may have a hundred transfers a second. */
 const FLUSH_MS = 250;
 
-/** Follows the stream while the screen is shown; `from` null: not yet. */
-export function useLive(options: Pick<StreamOptions, 'token' | 'account'>, from: number | null): Live {
-  const [live, setLive] = useState(NOTHING);
+/**
+ * Follows the stream while the screen is shown; another `key` restarts it.
+ *
+ * @param from a height; `new`: only new transfers; null: not yet
+ */
+export function useLive(
+  options: Pick<StreamOptions, 'token' | 'account'>,
+  from: number | 'new' | null,
+  key: unknown = from,
+): Live {
+  const [shown, setShown] = useState({ key, live: NOTHING });
   useEffect(() => {
     if (from === null) return;
     const ended = new AbortController();
     let state = NOTHING;
     let isDirty = false;
     const timer = setInterval(() => {
-      if (isDirty) setLive(state);
+      if (isDirty) setShown({ key, live: state });
       isDirty = false;
     }, FLUSH_MS);
     const follow = async (): Promise<void> => {
-      for await (const message of client().stream({ ...options, from, signal: ended.signal })) {
+      const start = from === 'new' ? {} : { from };
+      for await (const message of client().stream({ ...options, ...start, signal: ended.signal })) {
         state = applyMessage(state, message);
         isDirty = true;
       }
@@ -35,6 +44,6 @@ export function useLive(options: Pick<StreamOptions, 'token' | 'account'>, from:
       ended.abort();
       clearInterval(timer);
     };
-  }, [options.token, options.account, from]);
-  return live;
+  }, [options.token, options.account, key]);
+  return shown.key === key ? shown.live : NOTHING;
 }

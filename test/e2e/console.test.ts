@@ -129,6 +129,20 @@ async function sessionCall(path: string): Promise<unknown> {
   return (await world.service.get(path, { authorization: `Bearer ${await sessionToken()}` })).json;
 }
 
+/** Waits until the first rows of a token's transfers are those of the API. */
+async function expectNewestTransfers(token: string): Promise<void> {
+  const region = browsing.page.getByRole('region', { name: 'Newest transfers of the token' });
+  const links = region.locator('tbody a[href^="/tx/"]');
+  await expect
+    .poll(async () => {
+      const { results } = await api(`/api/transfers/?token=${token}&limit=100`, transfers);
+      const hashes = await links.evaluateAll((all) => all.map((link) => link.getAttribute('title')));
+      expect(hashes.length).toBeGreaterThanOrEqual(50);
+      return hashes.slice(0, 100).every((hash, i) => hash === results[i]?.txhash);
+    })
+    .toBe(true);
+}
+
 const receipts = z.object({
   result: z.object({
     block_hash: z.string(),
@@ -615,6 +629,48 @@ describe('the console in a browser', () => {
       .filter(({ time }) => mondayOf(time) === newest)
       .reduce((sum, day) => sum + BigInt(day.volume), 0n);
     expect(await volumes.getAttribute('aria-label')).toContain(`newest ${amountText(volume, 18)} STRK`);
+  });
+
+  test('leaves no gap under more live transfers than it keeps, and counts them all', async () => {
+    const { page } = browsing;
+    // The list is first read as of an old block, so that the stream sends all that came since.
+    const asOf = 'as_of_block=10';
+    await page.route(
+      /\/api\/transfers\//,
+      async (route) => await route.continue({ url: `${route.request().url()}&${asOf}` }),
+      { times: 1 },
+    );
+    const old = await api(`/api/transfers/?token=${STRK}&limit=1&${asOf}`, transfers);
+    const { count } = await api(`/api/transfers/?token=${STRK}&limit=1`, transfers);
+    expect(count - old.count).toBeGreaterThan(500);
+    await open(`/token/${STRK}`);
+    await expect.poll(async () => await figure('transfers').textContent()).toBe(countText(count));
+    await expectNewestTransfers(STRK);
+  });
+
+  test('drops the listed transfers of a reverted block, also before another block', async () => {
+    const { page } = browsing;
+    const streaming = page.waitForResponse(/\/api\/stream\/transfers\//);
+    await page.reload();
+    await streaming;
+    await expectNewestTransfers(STRK);
+    const { totals } = await api('/api/indexer/progress/', progress);
+    const head = totals.latest_block_overall;
+    const shown = await figure('transfers').textContent();
+    world.node.control({ command: 'reorg', depth: 2, length: 1, force: true });
+    await eventually(async () => {
+      const { results, count } = await api(`/api/transfers/?token=${STRK}&limit=1`, transfers);
+      expect(results[0]?.block).toBe(head - 1);
+      expect(await figure('transfers').textContent()).toBe(countText(count));
+    }, 30_000);
+    expect(await figure('transfers').textContent()).not.toBe(shown);
+    await expectNewestTransfers(STRK);
+    world.node.control({ command: 'advance', blocks: 1 });
+    await main()
+      .getByRole('link', { name: countText(head), exact: true })
+      .first()
+      .waitFor();
+    await expectNewestTransfers(STRK);
   });
 
   test('creates a key, which works until it is deleted', async () => {

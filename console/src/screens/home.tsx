@@ -12,6 +12,8 @@ import { CopyMark, Finality, Time } from '../ui/values.tsx';
 
 /** Blocks before the newest with which the stream begins. */
 const BLOCKS_BEFORE = 16;
+const SHOWN_TRANSFERS = 50;
+const SHOWN_BLOCKS = 25;
 
 export function Home(): JSX.Element {
   useTitle('Home');
@@ -28,7 +30,7 @@ export function Home(): JSX.Element {
             {live.error !== null && <ErrorNote error={live.error} />}
             <div class="columns wide-left">
               <Panel title="Newest transfers" aside={<span class="quiet">live</span>}>
-                <TransferTable caption="Newest transfers" rows={live.transfers} />
+                <TransferTable caption="Newest transfers" rows={live.transfers.slice(0, SHOWN_TRANSFERS)} />
               </Panel>
               <Panel title="Newest blocks">
                 <Blocks blocks={live.blocks} final={live.final} />
@@ -111,7 +113,7 @@ function Blocks({
   return (
     <Table
       caption="Newest blocks"
-      rows={blocks.slice(0, 25)}
+      rows={blocks.slice(0, SHOWN_BLOCKS)}
       keyOf={({ hash }) => hash}
       empty="Waiting for a block…"
       columns={[

@@ -1,6 +1,8 @@
 import type { JSX } from 'preact';
+import { useEffect } from 'preact/hooks';
 
 import { countText, printable, shortHex } from '../format.ts';
+import { newerThan } from '../live.ts';
 import { useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
@@ -8,7 +10,7 @@ import { useLive } from '../use-live.ts';
 import { useTitle } from '../ui/title.ts';
 import { Flags, standardOf } from '../ui/tokens.tsx';
 import type { TokenRow } from '../ui/tokens.tsx';
-import { CsvButton, TransferTable, keyOfTransfer } from '../ui/transfers.tsx';
+import { CsvButton, TransferTable } from '../ui/transfers.tsx';
 import { CopyMark, Count, Logo, Time, Usd } from '../ui/values.tsx';
 import { Charts } from './token-charts.tsx';
 import { Holders, holderPage } from './token-holders.tsx';
@@ -26,11 +28,16 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
     [address],
   );
   const newest = list.data?.rows[0];
-  const next = newest === undefined ? null : newest.block + 1;
-  const live = useLive({ token: address }, next);
-  const known = new Set(list.data?.rows.map(keyOfTransfer));
-  const fresh = live.transfers.filter((row) => !known.has(keyOfTransfer(row)));
-  const rows = [...fresh, ...(list.data?.rows ?? [])];
+  // The list may have been read before its newest block was complete.
+  const from = list.data === undefined ? null : (newest?.block ?? 'new');
+  const live = useLive({ token: address }, from, newest ?? list.data);
+  const { newer, isOutdated } = newerThan(live, newest);
+  const { reload } = list;
+  useEffect(() => {
+    if (isOutdated) reload();
+    // A deeper reorg may have outdated what is being reloaded.
+  }, [isOutdated, live.lastValid]);
+  const rows = [...newer, ...(list.data?.rows ?? [])];
   return (
     <>
       <h1>
@@ -40,7 +47,7 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
       <Loading of={token}>
         {(one) => (
           <>
-            <Facts token={one} count={list.data} fresh={fresh.length} holders={holders.data?.count} />
+            <Facts token={one} count={list.data} newer={newer.length} holders={holders.data?.count} />
             <Charts token={one} />
             <Holders list={holders} token={one} />
           </>
@@ -63,12 +70,12 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
 function Facts({
   token,
   count,
-  fresh,
+  newer,
   holders,
 }: {
   readonly token: TokenRow;
   readonly count: { readonly count: number; readonly isEstimate?: boolean | undefined } | undefined;
-  readonly fresh: number;
+  readonly newer: number;
   readonly holders: number | undefined;
 }): JSX.Element {
   return (
@@ -85,8 +92,8 @@ function Facts({
           </small>
         )}
       </Figure>
-      <Figure name="Transfers">
-        {count === undefined ? '…' : <Count value={count.count + fresh} isEstimate={count.isEstimate} />}
+      <Figure name="Transfers" data-figure="transfers">
+        {count === undefined ? '…' : <Count value={count.count + newer} isEstimate={count.isEstimate} />}
       </Figure>
       <Figure name="Holders" data-figure="holders">
         {holders === undefined ? '…' : countText(holders)}

@@ -9,7 +9,7 @@ import { Table } from './parts.tsx';
 import type { Column } from './parts.tsx';
 import { Amount, Finality, Hex, Time, TokenName } from './values.tsx';
 
-export const keyOfTransfer = ({ block, event_index }: TransferRow): string => `${block}/${event_index}`;
+const keyOfTransfer = ({ block, event_index }: TransferRow): string => `${block}/${event_index}`;
 
 /** Decimals of the value: those of NFTs are counts. */
 export const decimalsOf = ({ kind, token_decimals }: TransferRow): number =>

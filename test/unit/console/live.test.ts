@@ -1,7 +1,7 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import type { StreamMessage } from '../../../client/src/stream.ts';
-import { NOTHING, applyMessage, transferRate } from '../../../console/src/live.ts';
+import { NOTHING, applyMessage, newerThan, transferRate } from '../../../console/src/live.ts';
 import type { Live } from '../../../console/src/live.ts';
 
 const block = (height: number, finality = 'ACCEPTED_ON_L2') => ({
@@ -9,10 +9,15 @@ const block = (height: number, finality = 'ACCEPTED_ON_L2') => ({
   cursor: '',
   data: { height, hash: `0x${height}`, timestamp: new Date(height * 2000).toISOString(), finality },
 });
+const listed = (height: number, index: number, txhash = `0x${height}${index}`) => ({
+  block: height,
+  event_index: index,
+  txhash,
+});
 const transfer = (height: number, index: number) => ({
   type: 'transfer',
   cursor: '',
-  data: { block: height, event_index: index },
+  data: listed(height, index),
 });
 const undo = (top: number) => ({
   type: 'undo',
@@ -38,10 +43,10 @@ test('the newest transfers and blocks come first, each block with its count', ()
   ]);
 });
 
-test('a block with more transfers than are shown has its whole count', () => {
-  const many = Array.from({ length: 300 }, (_, i) => transfer(1, i));
+test('a block with more transfers than are kept has its whole count', () => {
+  const many = Array.from({ length: 600 }, (_, i) => transfer(1, i));
   const live = after([...many, block(1)]);
-  expect([live.blocks[0]?.transfers, live.transfers.length]).toEqual([300, 50]);
+  expect([live.blocks[0]?.transfers, live.transfers.length]).toEqual([600, 500]);
 });
 
 test('an undo drops the blocks above the last valid one, with their transfers', () => {
@@ -63,6 +68,59 @@ test('an undo drops the blocks above the last valid one, with their transfers', 
     [2, 1],
     [1, 1],
   ]);
+});
+
+describe('the transfers newer than a list', () => {
+  const many = (height: number, length: number) => Array.from({ length }, (_, i) => transfer(height, i));
+  const added = (messages: readonly object[], newest: ReturnType<typeof listed> | undefined) => {
+    const { newer, isOutdated } = newerThan(after(messages), newest);
+    return [newer.map(({ block: at, event_index }) => [at, event_index]), isOutdated];
+  };
+  // The second item of a batch has a higher index than a later event.
+  const batch = [transfer(5, 0), transfer(5, 1_048_576), transfer(5, 1), transfer(5, 2)];
+
+  test('follow the newest one listed in the order of the stream', () => {
+    const messages = [...batch, block(5), transfer(6, 0), block(6)];
+    expect(added(messages, listed(5, 1_048_576))).toEqual([
+      [
+        [6, 0],
+        [5, 2],
+        [5, 1],
+      ],
+      false,
+    ]);
+    expect(added(messages, listed(5, 2))).toEqual([[[6, 0]], false]);
+  });
+
+  test('are none before the newest one listed has arrived', () => {
+    expect(added([], listed(5, 2))).toEqual([[], false]);
+    expect(added([transfer(5, 0)], listed(5, 2))).toEqual([[], false]);
+  });
+
+  test('outdate the list when there are more than are kept', () => {
+    const messages = [...batch, block(5)];
+    const fits = newerThan(after([...messages, ...many(6, 499), block(6)]), listed(5, 2));
+    expect([fits.newer.length, fits.isOutdated]).toEqual([499, false]);
+    const more = newerThan(after([...messages, ...many(6, 500), block(6)]), listed(5, 2));
+    expect([more.newer.length, more.isOutdated]).toEqual([500, true]);
+  });
+
+  test('outdate the list when its newest one is reverted', () => {
+    const messages = [...batch, block(5), transfer(6, 0), block(6)];
+    expect(added([...messages, undo(5)], listed(5, 2))).toEqual([[], false]);
+    expect(added([...messages, undo(4)], listed(5, 2))).toEqual([[], true]);
+    // Even if it is included again: those below it may not be.
+    expect(added([...messages, undo(3), transfer(5, 2), block(5)], listed(5, 2))).toEqual([[], true]);
+  });
+
+  test('outdate the list when its newest block was replaced before the stream began', () => {
+    expect(added([...batch, block(5)], listed(5, 2, '0xbad'))).toEqual([[], true]);
+  });
+
+  test('outdate an empty list', () => {
+    expect(added([block(5)], undefined)).toEqual([[], false]);
+    expect(added([transfer(6, 0)], undefined)).toEqual([[[6, 0]], true]);
+  });
 });
 
 test('the height accepted on L1 is that of a final message, or of a block that is sent as accepted', () => {
