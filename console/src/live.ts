@@ -60,15 +60,25 @@ export function applyMessage(live: Live, message: StreamMessage): Live {
   }
 }
 
+/** A stream has a message for every block, also of a token that nobody has transferred for a million blocks. */
+const MOST_BLOCKS_BEFORE = 1000;
+const BLOCKS_BEFORE = 16;
+
+/** The height at which the stream of a token begins: that of its newest transfer, which is listed, or near the head. */
+export const streamStart = (newest: number, head: number): number =>
+  newest < head - MOST_BLOCKS_BEFORE ? head - BLOCKS_BEFORE : newest;
+
 /**
- * The live transfers newer than a list, if the stream began at the block of the newest one listed.
+ * The live transfers newer than a list, if the stream began at `streamStart` of the newest one listed.
  *
  * @param newest undefined: the list is empty
+ * @param start where the stream began
  * @returns `isOutdated`: the list must be reloaded, because its newest transfer was reverted or newer ones were not kept
  */
 export function newerThan(
   { transfers, blocks, lastValid }: Live,
   newest: Pick<TransferMessage, 'block' | 'event_index' | 'txhash'> | undefined,
+  start = newest?.block ?? 0,
 ): { readonly newer: Live['transfers']; readonly isOutdated: boolean } {
   if (newest === undefined) return { newer: transfers, isOutdated: transfers.length > 0 };
   const { block, event_index, txhash } = newest;
@@ -77,8 +87,12 @@ export function newerThan(
   );
   return {
     newer: at < 0 ? transfers.filter((row) => row.block > block) : transfers.slice(0, at),
-    // Before the end of its block, the newest transfer may still arrive.
-    isOutdated: lastValid < block || (at < 0 && blocks.length > 0),
+    isOutdated:
+      lastValid < block ||
+      (start > block
+        ? transfers.length === KEPT_TRANSFERS
+        : // Before the end of its block, the newest transfer may still arrive.
+          at < 0 && blocks.length > 0),
   };
 }
 

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 
 import { countText, printable, shortHex } from '../format.ts';
-import { newerThan } from '../live.ts';
+import { newerThan, streamStart } from '../live.ts';
 import { useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
@@ -23,15 +23,20 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
     async (api, at, signal) => await transferPage(api, { token: address }, at, signal),
     [address],
   );
+  const { data: head } = useLoad(async (api, signal) => await api.getProgress({ signal }), []);
   const holders = useEndless(
     async (api, at, signal) => await holderPage(api, address, at, signal),
     [address],
   );
   const newest = list.data?.rows[0];
   // The list may have been read before its newest block was complete.
-  const from = list.data === undefined ? null : (newest?.block ?? 'new');
-  const live = useLive({ token: address }, from, newest ?? list.data);
-  const { newer, isOutdated } = newerThan(live, newest);
+  const start =
+    newest === undefined || head === undefined
+      ? undefined
+      : streamStart(newest.block, head.totals.latest_block_overall);
+  const from = list.data?.rows.length === 0 ? 'new' : (start ?? null);
+  const live = useLive({ token: address }, from, from === null ? null : (newest ?? list.data));
+  const { newer, isOutdated } = newerThan(live, newest, start);
   const { reload } = list;
   useEffect(() => {
     if (isOutdated) reload();

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { StreamMessage } from '../../../client/src/stream.ts';
-import { NOTHING, applyMessage, newerThan, transferRate } from '../../../console/src/live.ts';
+import { NOTHING, applyMessage, newerThan, streamStart, transferRate } from '../../../console/src/live.ts';
 import type { Live } from '../../../console/src/live.ts';
 
 const block = (height: number, finality = 'ACCEPTED_ON_L2') => ({
@@ -115,6 +115,16 @@ describe('the transfers newer than a list', () => {
 
   test('outdate the list when its newest block was replaced before the stream began', () => {
     expect(added([...batch, block(5)], listed(5, 2, '0xbad'))).toEqual([[], true]);
+  });
+
+  test('are all that is streamed where the newest one listed is too old to be streamed', () => {
+    expect(streamStart(999_500, 1_000_000)).toBe(999_500);
+    const start = streamStart(5, 1_000_000);
+    expect(start).toBe(999_984);
+    const streamed = (length: number) => after([block(start), ...many(start + 1, length), block(start + 1)]);
+    const few = newerThan(streamed(3), listed(5, 0), start);
+    expect([few.newer.length, few.isOutdated]).toEqual([3, false]);
+    expect(newerThan(streamed(500), listed(5, 0), start).isOutdated).toBe(true);
   });
 
   test('outdate an empty list', () => {
