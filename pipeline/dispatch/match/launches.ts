@@ -98,7 +98,8 @@ async function progressOfBlock(
   const partition = partitionOfHeight(block);
   const range = (await kafka.offsets(topic)).find((one) => one.partition === partition);
   const offset = (range?.high ?? 0) - 1;
-  return async () => await projectionProgress(pool, ['indexed-blocks'], { topic: topic.name, partition, offset });
+  return async () =>
+    await projectionProgress(pool, ['indexed-blocks'], { topic: topic.name, partition, offset });
 }
 
 async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {
