@@ -1,7 +1,13 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { newestHeightAt, newestRun, runStart } from '../../projections/indexed-blocks/queries.ts';
+import {
+  newestBlock,
+  newestHeightAt,
+  newestRun,
+  runStart,
+  wholeUpTo,
+} from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import {
   holderTotals,
@@ -79,21 +85,19 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       const { limit: most, at_time: atTime } = query;
       if (asOf !== null && atTime !== undefined)
         throw invalidInput({ at_time: ['Give at_time or as_of_block, not both.'] });
-      const time = atTime === undefined || atTime.getTime() >= now() ? null : atTime.getTime();
-      const past = asOf ?? time;
+      const time = atTime?.getTime() ?? null;
       // By hash: a page does not go on with the holders of another fork.
-      const search = `${token} ${asOf?.hash ?? time ?? 'now'}`;
-      const cursor = query.cursor === undefined ? null : decodeHoldersCursor(query.cursor, search);
-      if (query.cursor !== undefined && cursor === null)
-        throw invalidInput({ cursor: ['This cursor is not of this query.'] });
-      const read = { token, after: cursor?.after ?? null, limit: most + 1 };
+      const cursor = readCursor(query.cursor, `${token} ${asOf?.hash ?? time}`);
+      const isNow = cursor.isNow ?? (asOf === null && (time ?? Infinity) >= now());
+      const past = isNow ? null : (asOf ?? time);
+      const read = { token, after: cursor.after, limit: most + 1 };
       const { holders, totals, coverage, isComplete } =
         past === null
           ? await holdersNow(clickhouse, served, read, await countedUpTo(kept, clickhouse, served, request))
           : await holdersAt(clickhouse, served, read, past);
       const shown = holders.slice(0, most);
       const last = shown.at(-1);
-      const before = cursor?.rank ?? 0;
+      const before = cursor.rank;
       const rank = before + shown.length;
       return {
         status: 200,
@@ -110,13 +114,30 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
             next_cursor:
               last === undefined || holders.length <= most
                 ? null
-                : encodeHoldersCursor({ after: last, rank }, search),
+                : encodeHoldersCursor({ after: last, rank }, cursor.search(isNow)),
           },
           ...(isComplete ? {} : { complete: false as const }),
         },
       };
     },
   });
+}
+
+/**
+ * Where a page begins. `isNow`: whether the pages before it are of the holders now, which it goes on with although the time in the
+ * query has passed since; null for the first page.
+ *
+ * @param query what is asked for, as text
+ * @throws 400 for the cursor of another query
+ */
+function readCursor(text: string | undefined, query: string) {
+  const search = (isNow: boolean): string => (isNow ? `${query} now` : query);
+  if (text === undefined) return { after: null, rank: 0, isNow: null, search };
+  for (const isNow of [true, false]) {
+    const found = decodeHoldersCursor(text, search(isNow));
+    if (found !== null) return { ...found, isNow, search };
+  }
+  throw invalidInput({ cursor: ['This cursor is not of this query.'] });
 }
 
 /** @throws 503 where the balances are not counted up to the block that the client asks for */
@@ -170,8 +191,10 @@ async function holdersAt(
 ): Promise<Holders> {
   const isTime = typeof past === 'number';
   const upTo = isTime ? await newestHeightAt(clickhouse, served, Math.floor(past / 1000)) : past.height;
-  if (upTo === null)
-    return { holders: [], totals: { holders: 0, sum: 0n }, coverage: null, isComplete: true };
+  if (upTo === null) {
+    const isComplete = await coversTime(clickhouse, served, upTo);
+    return { holders: [], totals: { holders: 0, sum: 0n }, coverage: null, isComplete };
+  }
   const [transfers = 0] = await subjectTotals(clickhouse, served, [subjectOf(read.token)], upTo);
   if (transfers > MAX_SUMMED) {
     throw invalidInput({
@@ -180,11 +203,30 @@ async function holdersAt(
       ],
     });
   }
-  const [found, start] = await Promise.all([
+  const [found, isWhole] = await Promise.all([
     holdersUpTo(clickhouse, served, read, upTo),
-    runStart(clickhouse, served, upTo),
+    isTime ? coversTime(clickhouse, served, upTo) : isRunFromZero(clickhouse, served, upTo),
   ]);
-  return { ...found, coverage: null, isComplete: start === 0 };
+  return { ...found, coverage: null, isComplete: isWhole };
+}
+
+const isRunFromZero = async (clickhouse: ClickHouse, served: ServedBuilds, upTo: number): Promise<boolean> =>
+  (await runStart(clickhouse, served, upTo)) === 0;
+
+/**
+ * Whether all blocks until a time are indexed, of which `upTo` is the newest indexed one; null: none is indexed. In a gap above it,
+ * blocks until then may be missing.
+ */
+async function coversTime(
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  upTo: number | null,
+): Promise<boolean> {
+  // In this order, a block that is indexed meanwhile leaves no gap.
+  const newest = await newestBlock(clickhouse, served);
+  const whole = await wholeUpTo(clickhouse, served);
+  if (whole === null) return false;
+  return upTo === null || upTo < whole || (upTo === whole && upTo === newest?.height);
 }
 
 const subjectOf = (felt: Felt) => ({ kind: 'token', felt }) as const;

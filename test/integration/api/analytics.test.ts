@@ -154,6 +154,17 @@ test('the oracle knows holders of every kind of token, and of none', () => {
 
 test('answers what an unfinished backfill has indexed', expectOracle, 120_000);
 
+test.each([
+  ['before the first block', -5, undefined],
+  ['in the blocks from 0 on', 200, undefined],
+  ['in a gap', (GAP.from + GAP.to) / 2, false],
+  ['above a gap', HEAD - 5, false],
+])('holders at a time %s: `complete` is as it should be', async (_, height, complete) => {
+  const at_time = new Date((START + 1200 * height) * 1000).toISOString();
+  const { json } = await get(`/api/tokens/${COIN}/holders/?${queryOf({ at_time })}`);
+  expect(json.complete).toBe(complete);
+});
+
 test('answers the same once the backfill is finished', async () => {
   await write(made(GAP.from, GAP.to));
   hasNoGap = true;
@@ -461,6 +472,22 @@ describe('parameters', () => {
     const within = 'start_time=2023-11-15T02:00:00.2Z&end_time=2023-11-15T02:00:00.8Z';
     const { status, json } = await get(`/api/stats/?${within}`);
     expect([status, json.results]).toEqual([200, []]);
+  });
+
+  test('pages go on with the holders now when at_time passes between them', async () => {
+    // Blocks after this time are indexed: they count among the holders now, and not among those of the time.
+    const now = (START + 1200 * 500) * 1000;
+    let passedMs = 0;
+    const { call, close } = await world.anotherApi({ now: () => now + passedMs });
+    const query = queryOf({ at_time: new Date(now + 1000).toISOString(), limit: '3' });
+    const page = async (more: string) =>
+      await call('GET', `/api/tokens/${COIN}/holders/?${query}${more}`, { headers: { 'api-key': apiKey } });
+    const { json: first } = await page('');
+    passedMs = 2000;
+    const { status, json: second } = await page(`&cursor=${first.links.next_cursor}`);
+    await close();
+    expect(status).toBe(200);
+    expect([...first.results, ...second.results]).toEqual(holdersOf(chain, COIN).slice(0, 6));
   });
 
   test('a cursor of one token is refused for another', async () => {
