@@ -19,7 +19,7 @@ import type { ClickHouseFor } from '../http/clickhouse.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
-import { acceptedResult, identifyCommand } from '../commands/idempotency.ts';
+import { acceptedResult, checkUnlessRetry, identifyCommand } from '../commands/idempotency.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import { bucketStart } from '../http/intervals.ts';
 import { integer, timestamp } from '../http/params.ts';
@@ -99,10 +99,11 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
     location: '/api/users/auth/api-keys/',
     async handler({ input: { body }, user, request }) {
       const actor = `user:${user.id}`;
-      const expiresAt = futureTime(body.expires_at, now);
       const command = identifyCommand(secretKey, actor, request, body);
+      const commands = commandsFor(request);
+      await checkUnlessRetry(commands, 'api-key.create', command, () => assertFuture(body.expires_at, now));
       const key = command.id === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
-      const outcome = await commandsFor(request).submit({
+      const outcome = await commands.submit({
         type: 'api-key.create',
         actor,
         ...command,
@@ -114,7 +115,7 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
           allowed_origins: distinct([...(body.allowed_origins ?? []), ...(body.domain ? [body.domain] : [])]),
           allowed_ips: distinct(body.allowed_ips ?? []),
           rate_limit_per_hour: body.rate_limit_per_hour ?? null,
-          ...(expiresAt === null ? {} : { expires_at: expiresAt }),
+          ...(body.expires_at == null ? {} : { expires_at: body.expires_at.getTime() }),
         },
       });
       const made = presentKey(keyRecord.parse(acceptedResult(command, outcome)), null);
@@ -125,11 +126,8 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
 
 const distinct = (texts: readonly string[]): string[] => [...new Set(texts)];
 
-/** Unix milliseconds; null: no time was given. */
-function futureTime(time: Date | null | undefined, now: () => number): number | null {
-  if (time === null || time === undefined) return null;
-  if (time.getTime() <= now()) throw invalidInput({ expires_at: ['Must be in the future.'] });
-  return time.getTime();
+function assertFuture(time: Date | null | undefined, now: () => number): void {
+  if (time != null && time.getTime() <= now()) throw invalidInput({ expires_at: ['Must be in the future.'] });
 }
 
 /** @param lastUse Unix milliseconds; null: never */
@@ -216,10 +214,11 @@ function changeKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
         ...rest,
         ...(allowed_origins === undefined ? {} : { allowed_origins: distinct(allowed_origins) }),
         ...(allowed_ips === undefined ? {} : { allowed_ips: distinct(allowed_ips) }),
-        ...(expires_at === undefined ? {} : { expires_at: futureTime(expires_at, now) }),
+        ...(expires_at === undefined ? {} : { expires_at: expires_at?.getTime() ?? null }),
       };
       const submit = submitForCaller(commandsFor, secretKey);
-      const result = await submit(user, { type: 'api-key.update', body: changes }, { request, input });
+      const check = (): void => assertFuture(expires_at, now);
+      const result = await submit(user, { type: 'api-key.update', body: changes }, { request, input, check });
       const key = keyRecord.parse(result);
       return { status: 200, body: presentKey(key, await lastUse(pool, served, key.id)) };
     },

@@ -23,7 +23,8 @@ export const COMMAND_LIMITS: CommandLimits = { inFlight: 48, inFlightPerUser: 16
 const MAX_WAIT_SHARE = 0.8;
 
 /** The command bus of one request: its commands wait in the line of its user. */
-export type CommandsFor = (request: Pick<RequestInfo, 'caller' | 'signal'>) => Pick<CommandBus, 'submit'>;
+export type CommandsFor = (request: Pick<RequestInfo, 'caller' | 'signal'>) => RequestCommands;
+export type RequestCommands = Pick<CommandBus, 'submit' | 'isDecided'>;
 
 /**
  * Bounds the commands in flight of each user and of all together. Further ones wait in a line for each user, and the lines
@@ -32,11 +33,12 @@ export type CommandsFor = (request: Pick<RequestInfo, 'caller' | 'signal'>) => P
  * @param options.timeoutMs of a command, the time in line included
  */
 export function limitCommands(
-  commands: Pick<CommandBus, 'submit'>,
+  commands: RequestCommands,
   { timeoutMs, ...limits }: { readonly timeoutMs: number } & Partial<CommandLimits>,
 ): CommandsFor {
   const takePlace = createCommandQueue({ ...COMMAND_LIMITS, ...limits });
   return ({ caller, signal }) => ({
+    isDecided: async (command) => await commands.isDecided(command),
     async submit(command) {
       const deadline = performance.now() + timeoutMs;
       const leave = await takePlace({ user: caller().user, signal, waitMs: MAX_WAIT_SHARE * timeoutMs });

@@ -2,6 +2,8 @@ import type { CommandOutcome } from '../../schemas/command-outcome.ts';
 import { idempotentCommandId, requestHash } from '../../infra/commands/bus.ts';
 import { HttpError, invalidInput, notFound } from '../http/errors.ts';
 import type { RequestInfo } from '../http/route.ts';
+import type { CommandType } from '../../schemas/messages/commands.ts';
+import type { RequestCommands } from './command-queue.ts';
 
 /** Identifies a request and its repeats. */
 export interface CommandIdentity {
@@ -30,6 +32,19 @@ export function identifyCommand(
   }
   const route = `${request.method} ${request.path}${part === '' ? '' : `#${part}`}`;
   return { id: idempotentCommandId(actor, route, key), requestHash: requestHash(secretKey, input) };
+}
+
+/**
+ * Checks what changes with time, such as whether a host resolves. A retry is not checked: the first request was, and its answer is
+ * returned.
+ */
+export async function checkUnlessRetry(
+  commands: RequestCommands,
+  type: CommandType,
+  { id }: CommandIdentity,
+  check: () => Promise<void> | void,
+): Promise<void> {
+  if (id === undefined || !(await commands.isDecided({ id, type }))) await check();
 }
 
 /** The result of an accepted command; throws the answer to a refused one, or to a key reused with another request. */

@@ -1,7 +1,7 @@
 import type { CommandOf, CommandType } from '../../schemas/messages/commands.ts';
 import type { CallerUser, RequestInfo } from '../http/route.ts';
 import type { CommandsFor } from './command-queue.ts';
-import { acceptedResult, identifyCommand } from './idempotency.ts';
+import { acceptedResult, checkUnlessRetry, identifyCommand } from './idempotency.ts';
 import type { CommandIdentity } from './idempotency.ts';
 
 type RequestedCommand = {
@@ -14,6 +14,8 @@ interface Origin {
   readonly input?: unknown;
   /** Names the command among several of one request. */
   readonly part?: string;
+  /** Throws where the command must not be appended; not called for a retry. */
+  readonly check?: () => Promise<void> | void;
 }
 
 /** Submits a command of the calling user and returns its result; throws the HTTP error of a rejected one. */
@@ -24,13 +26,15 @@ export type SubmitForCaller = (
 ) => Promise<Readonly<Record<string, unknown>>>;
 
 export function submitForCaller(commandsFor: CommandsFor, secretKey: Buffer): SubmitForCaller {
-  return async (user, command, { request, input, part }) => {
+  return async (user, command, { request, input, part, check }) => {
     const actor = `user:${user.id}`;
     const identity: CommandIdentity =
       input === undefined
         ? { id: undefined, requestHash: undefined }
         : identifyCommand(secretKey, actor, request, input, part);
-    const outcome = await commandsFor(request).submit({ ...command, actor, ...identity });
+    const commands = commandsFor(request);
+    if (check !== undefined) await checkUnlessRetry(commands, command.type, identity, check);
+    const outcome = await commands.submit({ ...command, actor, ...identity });
     return acceptedResult(identity, outcome);
   };
 }

@@ -107,7 +107,6 @@ function createRoute(deps: WebhookRouteDeps): Route {
     response: { 201: createdWebhookAnswer },
     location: webhookPath,
     async handler({ input: { body }, user, served, request, pool }) {
-      await assertCallable(checkUrl, body.url);
       const { head_height: head } = await chainStatusRow(pool, served.schema('chain-status'));
       const asked = {
         user_id: user.id,
@@ -116,7 +115,12 @@ function createRoute(deps: WebhookRouteDeps): Route {
         from_block: head ?? -1,
         most: MAX_WEBHOOKS,
       };
-      const result = await submit(user, { type: 'webhook.create', body: asked }, { request, input: body });
+      const check = async (): Promise<void> => await assertCallable(checkUrl, body.url);
+      const result = await submit(
+        user,
+        { type: 'webhook.create', body: asked },
+        { request, input: body, check },
+      );
       // A repeated request returns the secret of the first.
       const { secret: sealed, ...webhook } = createdRecord.parse(result);
       const secret = sealing.open(sealed, secretOf(user.id));
@@ -179,14 +183,15 @@ function changeRoute(deps: WebhookRouteDeps): Route {
     response: { 200: webhookAnswer },
     async handler({ input, user, served, request, pool }) {
       const { params, body } = input;
-      if (body.url !== undefined) {
+      const check = async (): Promise<void> => {
+        if (body.url === undefined) return;
         // Checked first: no DNS lookup is made for a webhook of another user.
         const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
         if (webhook === null) throw notFound();
         await assertCallable(checkUrl, body.url);
-      }
+      };
       const asked = { user_id: user.id, webhook_id: params.id, ...body };
-      const result = await submit(user, { type: 'webhook.update', body: asked }, { request, input });
+      const result = await submit(user, { type: 'webhook.update', body: asked }, { request, input, check });
       return { status: 200, body: await withEndpointState(pool, webhookRecord.parse(result)) };
     },
   });

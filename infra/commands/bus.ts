@@ -8,7 +8,7 @@ import { commandsMessage } from '../../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../../schemas/messages/commands.ts';
 import { topics } from '../../schemas/topics.ts';
 import { createOutcomeWatch } from './outcome-watch.ts';
-import type { FindOutcomes } from './outcome-watch.ts';
+import type { FindOutcomes, SubmittedCommand } from './outcome-watch.ts';
 
 /** A command without the envelope, which the bus adds. */
 export type CommandRequest = {
@@ -31,6 +31,8 @@ export interface CommandBus {
    * later call with the same id returns its outcome.
    */
   submit(request: CommandRequest): Promise<CommandOutcome>;
+  /** Whether the outcome of a command is known: a request with its id is a retry. */
+  isDecided(command: SubmittedCommand): Promise<boolean>;
   /** Called for every notification that a command is decided. */
   notify(commandId: string): void;
 }
@@ -45,7 +47,7 @@ export interface CommandBusDeps {
 export function createCommandBus({ publisher, findOutcomes, timeoutMs, now }: CommandBusDeps): CommandBus {
   const watch = createOutcomeWatch(findOutcomes);
 
-  const storedOutcome = async (command: Command): Promise<CommandOutcome | null> =>
+  const storedOutcome = async (command: SubmittedCommand): Promise<CommandOutcome | null> =>
     (await findOutcomes([command])).get(command.id) ?? null;
 
   const publish = async (command: Command): Promise<'published'> => {
@@ -87,6 +89,7 @@ export function createCommandBus({ publisher, findOutcomes, timeoutMs, now }: Co
         retryable: true,
       });
     },
+    isDecided: async (command) => (await storedOutcome(command)) !== null,
     notify: (commandId) => watch.notify(commandId),
   };
 }

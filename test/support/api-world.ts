@@ -162,14 +162,14 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
     log,
   });
   releasers.push('commands', () => commands.close());
-  const egress = createEgress({
-    allowNetworks: config.webhookAllowNetworks,
-    ownPorts: [],
-    dnsServers: config.egressDnsServers,
-  });
-  releasers.push('egress', () => egress.close());
   const serve = async (settings: Config, now?: () => number): ReturnType<typeof startApi> => {
     const metrics = createMetrics('api');
+    const egress = createEgress({
+      allowNetworks: settings.webhookAllowNetworks,
+      ownPorts: [],
+      dnsServers: settings.egressDnsServers,
+    });
+    releasers.push('egress', () => egress.close());
     const reader = createClickHouse(settings.apiClickhouseUrl ?? fullEnv.API_CLICKHOUSE_URL, {
       application: 'test-api',
       isReader: true,

@@ -576,6 +576,27 @@ describe('Idempotency-Key', () => {
     expect(list.filter(({ name }: { name: string }) => name === 'once')).toHaveLength(1);
   });
 
+  it('returns the first answer also where the key has expired since', async () => {
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+    const later = await world.anotherApi({ now: () => Date.now() + 7_200_000 });
+    const headers = { 'Idempotency-Key': 'expiring' };
+    const { token } = alice;
+    const again = async (method: string, path: string, first: Answer, json: unknown): Promise<void> => {
+      const answer = await later.call(method, path, { token, json, headers });
+      expect([answer.status, answer.json]).toEqual([first.status, first.json]);
+      expect((await later.call(method, path, { token, json })).json.errors).toHaveProperty('expires_at');
+    };
+    const body = { name: 'expiring', expires_at };
+    const created = await create(body, 'expiring');
+    expect(created.status).toBe(201);
+    await again('POST', CREATE, created, body);
+    const path = `${LIST}${created.json.id}/`;
+    const changed = await call('PATCH', path, { token, json: { expires_at }, headers });
+    expect(changed.status).toBe(200);
+    await again('PATCH', path, changed, { expires_at });
+    await later.close();
+  });
+
   it('is rejected with another body, and is separate for each user', async () => {
     const mine = await create({ name: 'mine' }, 'shared');
     const reused = await create({ name: 'other' }, 'shared');

@@ -478,14 +478,16 @@ describe('parameters', () => {
     // Blocks after this time are indexed: they count among the holders now, and not among those of the time.
     const now = (START + 1200 * 500) * 1000;
     let passedMs = 0;
-    const { call, close } = await world.anotherApi({ now: () => now + passedMs });
+    const api = await world.anotherApi({ now: () => now + passedMs });
     const query = queryOf({ at_time: new Date(now + 1000).toISOString(), limit: '3' });
     const page = async (more: string) =>
-      await call('GET', `/api/tokens/${COIN}/holders/?${query}${more}`, { headers: { 'api-key': apiKey } });
+      await api.call('GET', `/api/tokens/${COIN}/holders/?${query}${more}`, {
+        headers: { 'api-key': apiKey },
+      });
     const { json: first } = await page('');
     passedMs = 2000;
     const { status, json: second } = await page(`&cursor=${first.links.next_cursor}`);
-    await close();
+    await api.close();
     expect(status).toBe(200);
     expect([...first.results, ...second.results]).toEqual(holdersOf(chain, COIN).slice(0, 6));
   });

@@ -476,6 +476,26 @@ describe('Idempotency-Key', () => {
     expect(rows).toEqual([{ type: 'webhook.delete', result: { id } }]);
   });
 
+  it('returns the first answer also where the URL could not be called any more', async () => {
+    const strict = await world.anotherApi({ env: { WEBHOOK_ALLOW_NETWORKS: '127.0.0.9/32' } });
+    const body = { ...good, url: 'http://127.0.0.2/hook' };
+    const headers = { 'Idempotency-Key': 'moved' };
+    const { token } = alice;
+    const again = async (method: string, path: string, first: Answer, json: unknown): Promise<void> => {
+      const answer = await strict.call(method, path, { token, json, headers });
+      expect([answer.status, answer.json]).toEqual([first.status, first.json]);
+      expect((await strict.call(method, path, { token, json })).json.errors).toHaveProperty('url');
+    };
+    const created = await call('POST', WEBHOOKS, body, { key: 'moved' });
+    expect(created.status).toBe(201);
+    await again('POST', WEBHOOKS, created, body);
+    const path = of(created.json.id);
+    const changed = await call('PATCH', path, { url: body.url }, { key: 'moved' });
+    expect(changed.status).toBe(200);
+    await again('PATCH', path, changed, { url: body.url });
+    await strict.close();
+  });
+
   it('finds the webhook that was created after the timeout', async () => {
     const late = await world.anotherApi({ env: { COMMAND_TIMEOUT_MS: '300' } });
     const ask = async (api: Pick<ApiWorld, 'call'>): Promise<Answer> =>

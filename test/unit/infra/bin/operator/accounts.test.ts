@@ -8,7 +8,7 @@ const nobody = async (): Promise<never> => {
   throw new Error('asked for all the same');
 };
 const deps: OperatorDeps = {
-  commands: { submit: nobody, notify: () => {} },
+  commands: { submit: nobody, isDecided: async () => false, notify: () => {} },
   pool: { query: nobody } as unknown as OperatorDeps['pool'],
   servedBuilds: nobody,
 };
