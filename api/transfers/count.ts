@@ -9,7 +9,7 @@ import type { Reading } from './read.ts';
 /** Matches are counted exactly up to this number. */
 export const EXACT_COUNT = 100_000;
 
-/** Newest rows of a source that an estimate samples. */
+/** Newest rows of a subject that an estimate samples. */
 const SAMPLE_ROWS = 20_000;
 
 /**
@@ -51,12 +51,12 @@ export async function countForLastPage(reading: Reading): Promise<CarriedCount> 
     : { count: Math.max(counted.count, count), isEstimate: true };
 }
 
-/** For each source, its number of rows times the share of matches among the newest. */
+/** For each source, the number of its subject's rows times the share of matches among the newest of them. */
 async function estimate(reading: Reading): Promise<number> {
   const { clickhouse, plan, filters } = reading;
-  const parts = plan.sources.map(async ({ source, subject }) => {
+  const parts = plan.sources.map(async ({ source, subject, whole = source }) => {
     if (subject === null) return 0;
-    const { query, params } = transferSample(source, filters, SAMPLE_ROWS);
+    const { query, params } = transferSample(whole, filters, SAMPLE_ROWS);
     const settings = { max_threads: 1 };
     const [total, [sample]] = await Promise.all([
       subjectCount(reading, subject),

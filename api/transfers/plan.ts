@@ -1,5 +1,5 @@
 import { transferPositionsOfPair } from '../../projections/account-ledger/queries.ts';
-import { transfersOfAccount } from '../../projections/account-feed/queries.ts';
+import { transfersInAndOut, transfersOfAccount } from '../../projections/account-feed/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import {
   transfersOfBlock,
@@ -16,10 +16,13 @@ import type { ServedBuilds } from '../../projections/served.ts';
 type Tables = Pick<ServedBuilds, 'table'>;
 export type Felts = Readonly<Partial<Record<FeltFilter, Felt>>>;
 
-/** Rows read by a key prefix; `subject` if they are all rows of one token or account. */
+/** Rows read by a key prefix. */
 interface PlannedSource {
   readonly source: TransferSource;
+  /** The token or account whose rows they are; null: they are of several, or of a transaction. */
   readonly subject: Subject | null;
+  /** All rows of the subject, which are counted; by default those of `source`. */
+  readonly whole?: TransferSource;
 }
 
 export interface Plan {
@@ -135,15 +138,19 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         positions,
       };
     case 'account':
-    case 'from':
-    case 'to':
       return {
         ...unknown,
         sources: [{ source: transfersOfAccount(tables, best.filter), subject }],
         subject,
-        exact: isOnly && best.filter === 'account' ? subject : null,
+        exact: isOnly ? subject : null,
         positions,
       };
+    case 'from':
+    case 'to': {
+      const source = transfersOfAccount(tables, best.filter);
+      const whole = transfersInAndOut(tables, best.filter);
+      return { ...unknown, sources: [{ source, subject, whole }], subject, positions };
+    }
     case 'search':
       return planSearch(tables, felts.search, facts, isOnly);
   }

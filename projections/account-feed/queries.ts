@@ -21,6 +21,17 @@ export function transfersOfAccount(
   };
 }
 
+/** All of an account's transfers, in both directions, where it is given as one side: the filter remains a condition on them. */
+export function transfersInAndOut(
+  tables: Pick<ServedBuilds, 'table'>,
+  filter: 'from' | 'to',
+): TransferSource {
+  return {
+    sql: `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam(filter)}`,
+    settles: [],
+  };
+}
+
 /** Every version of the same rows. */
 export function versionsOfAccount(
   tables: Pick<ServedBuilds, 'table'>,
