@@ -203,7 +203,8 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
     path: '/api/balance-history/',
     summary: 'Balance of a pair after each of its transfers',
     description: [
-      'Returns one row per transfer of the pair, oldest first, with the balance right after it, computed backward from a',
+      'Returns one row per transfer of the pair, sorted by block, position of the event and item of a batch, oldest first,',
+      'with the balance right after it, computed backward from a',
       'balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known,',
       'and `complete_from` is that time.',
     ].join(' '),

@@ -35,7 +35,7 @@ function listRoute(): Route {
     ...common,
     path: '/api/dapps/account-class-hashes/',
     summary: 'List the class hashes of accounts',
-    description: 'Newest first.',
+    description: 'Sorted by network, account type, and newest first.',
     query: z.object({
       network,
       account_type: text({ max: 100, description: 'Slug of an implementation' }).optional(),

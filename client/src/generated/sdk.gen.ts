@@ -480,7 +480,7 @@ export class Operations extends HeyApiClient {
     /**
      * Balance of a pair after each of its transfers
      *
-     * Returns one row per transfer of the pair, oldest first, with the balance right after it, computed backward from a balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known, and `complete_from` is that time.
+     * Returns one row per transfer of the pair, sorted by block, position of the event and item of a batch, oldest first, with the balance right after it, computed backward from a balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known, and `complete_from` is that time.
      *
      * **Limits**
      *
@@ -1362,7 +1362,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the class hashes of accounts
      *
-     * Newest first.
+     * Sorted by network, account type, and newest first.
      *
      * **Limits**
      *
