@@ -80,16 +80,24 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
 }
 
 /** Sets the request's id, its client address and the headers of every answer. */
-function identifyRequest({ trustedProxies, indexedHeight }: AppDeps): Middleware {
+function identifyRequest({ trustedProxies, indexedHeight, log }: AppDeps): Middleware {
+  let hasWarned = false;
+  const warnOfProxy = (peer: string): void => {
+    if (hasWarned) return;
+    hasWarned = true;
+    log.warn(
+      { peer },
+      'X-Forwarded-For of a peer that is not in TRUSTED_PROXIES: all its clients count as one',
+    );
+  };
   return async (context, next) => {
     const { state } = context;
     const sentId = context.get('X-Request-Id');
     state.requestId = /^[A-Za-z0-9._:-]{1,128}$/.test(sentId) ? sentId : randomUUID();
-    state.ip = clientAddress(
-      context.req.socket.remoteAddress ?? '',
-      context.get('X-Forwarded-For') || undefined,
-      trustedProxies,
-    );
+    const peer = context.req.socket.remoteAddress ?? '';
+    const forwardedFor = context.get('X-Forwarded-For') || undefined;
+    state.ip = clientAddress(peer, forwardedFor, trustedProxies);
+    if (forwardedFor !== undefined && trustedProxies.length === 0) warnOfProxy(peer);
     state.note = {};
     context.set({
       ...SECURITY_HEADERS,

@@ -107,6 +107,10 @@ describe('compose.yaml', () => {
     expect(services['dispatch']?.environment?.['OWN_PORTS']).toBe(port);
   });
 
+  test('asks for the proxies before the API, whose clients would otherwise share one address', () => {
+    expect(services['api']?.environment).toHaveProperty('TRUSTED_PROXIES');
+  });
+
   test('runs each replica and Keeper of the ClickHouse cluster that the service names', () => {
     const cluster = services['migrate']?.environment?.['CLICKHOUSE_CLUSTER'];
     const servers = read('clickhouse/cluster.xml');
