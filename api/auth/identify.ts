@@ -35,8 +35,9 @@ export function createIdentify(
   const hasKey = (): boolean => !['', SESSION_AS_KEY].includes(keyHeader());
 
   const key = async (): Promise<{ key: CallerKey }> => {
-    if (!acceptsSessionAsKey(route) || keyHeader() !== SESSION_AS_KEY)
-      return { key: await checkKey(deps, request, served, note) };
+    if (keyHeader() !== SESSION_AS_KEY) return { key: await checkKey(deps, request, served, note) };
+    // No guessed key, so no failure of the address: clients that have only a session send it on every route.
+    if (!acceptsSessionAsKey(route)) throw unauthenticated('key');
     const { user, tokenHash } = await session();
     await countSessionCall(deps, user.id, note);
     return { key: { id: null, userId: user.id, tokenHash } };

@@ -344,6 +344,20 @@ describe('calls by session', () => {
     expect([both.status, both.headers.get('www-authenticate')]).toEqual([401, 'ApiKey']);
   });
 
+  it('named as the key where only a key is accepted do not block the address', async () => {
+    const { key } = await makeKey();
+    const ip = anAddress();
+    for (let i = 0; i < 10; i += 1) {
+      const rejected = await one('POST', '/api/prices/', { ...via(ip, named), token, json: {} });
+      expect([...verdict(rejected), rejected.headers.get('www-authenticate')]).toEqual([
+        401,
+        'not_authenticated',
+        'ApiKey',
+      ]);
+    }
+    expect((await two('GET', WITH_KEY, via(ip, { 'api-key': key }))).status).toBe(200);
+  });
+
   it('share the ceiling of their user, which is that of a key without its own', async () => {
     const { call } = await world.anotherApi({ env: { RATE_LIMIT_PER_HOUR: '2' }, now });
     const user = await world.makeUser('bob');
