@@ -1,6 +1,6 @@
 import type { TokenDataClient } from 'token-data-service-client';
 import { ApiError } from 'token-data-service-client';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 
 import { client, shownError } from './loading.ts';
 
@@ -14,10 +14,22 @@ export interface Action<A extends unknown[]> {
   run(...args: A): Promise<void>;
 }
 
-/** @param work what is done; a repeated write finds the outcome of the first by its `Idempotency-Key` */
+/** Adds the `Idempotency-Key` of a request. */
+type WithKey = <R extends object>(request: R) => R & { readonly headers: { 'Idempotency-Key': string } };
+
+/**
+ * @param work what is done. The same request keeps its `Idempotency-Key` until the service has decided about it: after a 5xx or a
+ * lost connection the write may have been made, and a second click finds its outcome.
+ */
 export function useAction<A extends unknown[]>(
-  work: (api: TokenDataClient, headers: { 'Idempotency-Key': string }, ...args: A) => Promise<void>,
+  work: (api: TokenDataClient, withKey: WithKey, ...args: A) => Promise<void>,
 ): Action<A> {
+  const undecided = useRef<{ content: string; key: string } | null>(null);
+  const withKey: WithKey = (request) => {
+    const content = JSON.stringify(request);
+    if (undecided.current?.content !== content) undecided.current = { content, key: randomKey() };
+    return { ...request, headers: { 'Idempotency-Key': undecided.current.key } };
+  };
   const [state, setState] = useState<{ isBusy: boolean; error: Error | null }>({
     isBusy: false,
     error: null,
@@ -36,9 +48,11 @@ export function useAction<A extends unknown[]>(
     async run(...args) {
       setState({ isBusy: true, error: null });
       try {
-        await work(client(), { 'Idempotency-Key': randomKey() }, ...args);
+        await work(client(), withKey, ...args);
+        undecided.current = null;
         setState({ isBusy: false, error: null });
       } catch (failure) {
+        if (failure instanceof ApiError && failure.status < 500) undecided.current = null;
         setState({ isBusy: false, error: shownError(failure) });
       }
     },

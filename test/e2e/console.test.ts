@@ -749,6 +749,39 @@ describe('the console in a browser', () => {
     expect(await use()).toBe(401);
   });
 
+  test('sends an undecided request again with the same Idempotency-Key', async () => {
+    const { page } = browsing;
+    await open('/keys');
+    const sent: (string | null)[] = [];
+    let isUndecided = true;
+    await page.route('/api/users/auth/create-api-key/', async (route) => {
+      sent.push(await route.request().headerValue('idempotency-key'));
+      // Longer than the client waits before it repeats a request by itself.
+      const timeout = { status: 503, headers: { 'retry-after': '60' }, json: { code: 'command_timeout' } };
+      await route.fulfill(isUndecided ? timeout : { status: 201, json: { key: 'of a simulated answer' } });
+    });
+    const create = async (name: string): Promise<string | null> => {
+      const before = sent.length;
+      await page.getByLabel('Name').fill(name);
+      await page.getByRole('button', { name: 'Create key' }).click();
+      await expect.poll(() => sent.length).toBe(before + 1);
+      // Until then a click does nothing.
+      await page.getByRole('button', { name: 'Create key', disabled: false }).waitFor();
+      return sent.at(-1) ?? null;
+    };
+    const first = await create('one');
+    await page.getByText('code command_timeout').waitFor();
+    expect(first).toMatch(/^[0-9a-f]{32}$/);
+    expect(await create('one')).toBe(first);
+    const other = await create('two');
+    expect(other).not.toBe(first);
+    isUndecided = false;
+    expect(await create('two')).toBe(other);
+    await page.locator('.secret code').waitFor();
+    expect(await create('two')).not.toBe(other);
+    await page.unroute('/api/users/auth/create-api-key/');
+  });
+
   test('creates a webhook, sends a test and shows its delivery', async () => {
     const { page } = browsing;
     // As in a page that came by plain HTTP from another machine.

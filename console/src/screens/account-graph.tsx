@@ -119,7 +119,7 @@ function TokenGraph({
     },
     [address, token],
   );
-  const expand = useAction(async (api, _headers, account: string) => {
+  const expand = useAction(async (api, _withKey, account: string) => {
     const { rows } = await newestTransfers(api, account, token, new AbortController().signal);
     setExpanded((known) => new Map([...known, [account, counterpartiesOf(account, rows)]]));
   });

@@ -65,8 +65,8 @@ function KeyList({
   readonly onEdit: (id: number) => void;
   readonly onDeleted: () => void;
 }): JSX.Element {
-  const remove = useAction(async (api, headers, key: Key) => {
-    await api.deleteApiKey({ body: { key_id: key.id }, headers });
+  const remove = useAction(async (api, withKey, key: Key) => {
+    await api.deleteApiKey(withKey({ body: { key_id: key.id } }));
     onDeleted();
   });
   const ask = (key: Key): void => {
@@ -210,11 +210,11 @@ function bodyOf(form: HTMLFormElement) {
 function EditKey({ of, onDone }: { readonly of: Key; readonly onDone: () => void }): JSX.Element {
   const path = { id: of.id };
   const key = useLoad(async (api, signal) => await api.getApiKey({ path, signal }), [of.id]);
-  const change = useAction(async (api, headers, form: HTMLFormElement) => {
+  const change = useAction(async (api, withKey, form: HTMLFormElement) => {
     const { expires_at, ...rest } = bodyOf(form);
     // The field has no seconds: a time that was not touched is not sent.
     const isKept = fieldsOf(form)('expires_at') === inputTime(key.data?.expires_at);
-    await api.updateApiKey({ path, headers, body: { ...rest, ...(isKept ? {} : { expires_at }) } });
+    await api.updateApiKey(withKey({ path, body: { ...rest, ...(isKept ? {} : { expires_at }) } }));
     onDone();
   });
   return (
@@ -249,8 +249,8 @@ const inputTime = (at: string | null | undefined): string =>
 
 function CreateKey({ onCreated }: { readonly onCreated: () => void }): JSX.Element {
   const [secret, setSecret] = useState<string | null>(null);
-  const create = useAction(async (api, headers, form: HTMLFormElement) => {
-    const { key } = await api.createApiKey({ headers, body: bodyOf(form) });
+  const create = useAction(async (api, withKey, form: HTMLFormElement) => {
+    const { key } = await api.createApiKey(withKey({ body: bodyOf(form) }));
     form.reset();
     setSecret(key);
     onCreated();

@@ -38,8 +38,8 @@ interface ListProps {
 }
 
 function Builds({ of, onChange }: ListProps): JSX.Element {
-  const start = useAction(async (api, headers, name: string) => {
-    await api.startRebuild({ path: { name }, body: {}, headers });
+  const start = useAction(async (api, withKey, name: string) => {
+    await api.startRebuild(withKey({ path: { name }, body: {} }));
     onChange();
   });
   const ask = (name: string): void => {
@@ -114,8 +114,8 @@ function Run({
   readonly of: Rebuild;
   readonly onChange: () => void;
 }): JSX.Element {
-  const abort = useAction(async (api, headers) => {
-    await api.abortRebuild({ path: { name }, headers });
+  const abort = useAction(async (api, withKey) => {
+    await api.abortRebuild(withKey({ path: { name } }));
     onChange();
   });
   const isRunning = of.state === 'running';

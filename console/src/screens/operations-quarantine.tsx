@@ -88,13 +88,13 @@ function Decide({
 }): JSX.Element {
   const [done, setDone] = useState<string | null>(null);
   const path = { id };
-  const retry = useAction(async (api, headers) => {
-    const { state, detail } = await api.retryQuarantined({ path, headers });
+  const retry = useAction(async (api, withKey) => {
+    const { state, detail } = await api.retryQuarantined(withKey({ path }));
     setDone(detail ?? state);
     onChange();
   });
-  const skip = useAction(async (api, headers) => {
-    const { state, detail } = await api.skipQuarantined({ path, headers });
+  const skip = useAction(async (api, withKey) => {
+    const { state, detail } = await api.skipQuarantined(withKey({ path }));
     setDone(detail ?? state);
     onChange();
   });

@@ -84,8 +84,8 @@ function Start({
   readonly newest: Operation | undefined;
   readonly onStarted: () => void;
 }): JSX.Element {
-  const start = useAction(async (api, headers) => {
-    await api.startVerification({ headers });
+  const start = useAction(async (api, withKey) => {
+    await api.startVerification(withKey({}));
     onStarted();
   });
   return (

@@ -118,12 +118,12 @@ function RetryFailed({
   readonly onRetried: () => void;
 }): JSX.Element {
   const [requested, setRequested] = useState<number | null>(null);
-  const retry = useAction(async (api, headers) => {
+  const retry = useAction(async (api, withKey) => {
     let count = 0;
     let after: string | undefined;
     do {
       const body = { ...period, ...(after === undefined ? {} : { after }) };
-      const { retried, remaining } = await api.retryDeliveries({ path: { id }, body, headers });
+      const { retried, remaining } = await api.retryDeliveries(withKey({ path: { id }, body }));
       setRequested((count += retried.length));
       after = remaining > 0 ? retried.at(-1) : undefined;
     } while (after !== undefined);

@@ -83,16 +83,14 @@ function Facts({ of }: { readonly of: WebhookRow }): JSX.Element {
 
 function Actions({ of, onChange }: { readonly of: WebhookRow; readonly onChange: () => void }): JSX.Element {
   const path = { id: of.id };
-  const test = useAction(async (api, headers) => {
-    await api.testWebhook({ path, headers });
+  const test = useAction(async (api, withKey) => {
+    await api.testWebhook(withKey({ path }));
     onChange();
   });
-  const toggle = useAction(async (api, headers) => {
-    await api.updateWebhook({
-      path,
-      headers,
-      body: { status: of.status === 'active' ? 'paused' : 'active' },
-    });
+  const toggle = useAction(async (api, withKey) => {
+    await api.updateWebhook(
+      withKey({ path, body: { status: of.status === 'active' ? 'paused' : 'active' } }),
+    );
     onChange();
   });
   const remove = useAction(async (api) => {

@@ -83,8 +83,8 @@ function CreateWebhook({ onCreated }: { readonly onCreated: () => void }): JSX.E
   const [chosen, setChosen] = useState<readonly Event[]>(['transfer.created']);
   const [entered, setEntered] = useState(NOTHING_ENTERED);
   const catalogue = useLoad(async (api, signal) => await api.listWebhookEvents({ signal }), []);
-  const create = useAction(async (api, headers, form: HTMLFormElement) => {
-    const created = await api.createWebhook({ headers, body: bodyOf(form, chosen) });
+  const create = useAction(async (api, withKey, form: HTMLFormElement) => {
+    const created = await api.createWebhook(withKey({ body: bodyOf(form, chosen) }));
     form.reset();
     setEntered(NOTHING_ENTERED);
     setSecret(created.secret);
