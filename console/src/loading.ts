@@ -4,7 +4,7 @@ import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
 import { clientOf, currentSession, endSession } from './session.ts';
 
-/** What is read of the service. `data` stays while it is read again. */
+/** What is read of the service. `data` stays while it is read again, and beside the `error` of a read that fails. */
 export interface Loaded<T> {
   readonly data: T | undefined;
   readonly error: Error | undefined;
@@ -47,17 +47,17 @@ export function useLoad<T>(
   useEffect(() => {
     const ended = new AbortController();
     setState((previous) => ({
-      name,
-      ...(previous.name === name && previous.data !== undefined ? { data: previous.data } : {}),
+      ...(previous.name === name && previous.data !== undefined ? previous : { name }),
       isLoading: true,
     }));
     latest
       .current(client(), ended.signal)
       .then((data) => ended.signal.aborted || setState({ name, data, isLoading: false }))
-      .catch(
-        (error: unknown) =>
-          ended.signal.aborted || setState({ name, error: shownError(error), isLoading: false }),
-      );
+      .catch((failure: unknown) => {
+        if (ended.signal.aborted) return;
+        const error = shownError(failure);
+        setState((previous) => ({ ...previous, error, isLoading: false }));
+      });
     return () => ended.abort();
   }, [name, round]);
   const isCurrent = state.name === name;

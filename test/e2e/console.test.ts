@@ -782,6 +782,24 @@ describe('the console in a browser', () => {
     await page.unroute('/api/users/auth/create-api-key/');
   });
 
+  test('keeps what is shown when a poll fails, and shows why', async () => {
+    const { page } = browsing;
+    await open('/operations');
+    await figure('indexed').waitFor();
+    let hasVanished = false;
+    await page.exposeFunction('vanished', () => (hasVanished = true));
+    await page.evaluate(`new MutationObserver(() => {
+      if (document.querySelector('[data-figure="indexed"]') === null) vanished();
+    }).observe(document.querySelector('main'), { childList: true, subtree: true })`);
+    await page.route('/api/admin/pipeline/', async (route) => await route.fulfill({ status: 500, json: {} }));
+    const alert = page.getByRole('alert').filter({ hasText: 'Status 500' });
+    await alert.waitFor();
+    expect(await figure('indexed').isVisible()).toBe(true);
+    await page.unroute('/api/admin/pipeline/');
+    await alert.waitFor({ state: 'detached' });
+    expect(hasVanished).toBe(false);
+  });
+
   test('creates a webhook, sends a test and shows its delivery', async () => {
     const { page } = browsing;
     // As in a page that came by plain HTTP from another machine.
