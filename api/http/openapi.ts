@@ -3,6 +3,8 @@ import { createDocument } from 'zod-openapi';
 import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiResponseObject } from 'zod-openapi';
 
 import { errorBody, revertedBlockBody } from '../../schemas/api/common.ts';
+import { nftMetadataUnavailableBody } from '../../schemas/api/nft.ts';
+import { syncConflictBody } from '../../schemas/api/sync.ts';
 import { examples } from './examples.ts';
 import { minBlockHeader } from './min-block.ts';
 import { SESSION_AS_KEY, StreamedAnswer, acceptsSessionAsKey } from './route.ts';
@@ -62,6 +64,14 @@ const retryableHeaders = headers.extend({
     z.string().optional(),
     'Retry-After',
     'Seconds after which to try again; absent where that would not help',
+  ),
+});
+
+const challengeHeaders = headers.extend({
+  'WWW-Authenticate': sharedHeader(
+    z.enum(['ApiKey', 'Bearer']),
+    'WWW-Authenticate',
+    'The credential that is missing or invalid: an API key or the token of a session',
   ),
 });
 
@@ -167,8 +177,14 @@ const texts = (descriptions: Readonly<Record<string, string>> = {}) =>
     ]),
   );
 
-/** A 409 as of a block has a body of its own; a route may have others. */
-function errorResponse({ asOf, method, errors = [] }: Route, status: number): ZodOpenApiResponseObject {
+/** A 409 as of a block has a body of its own, and a route may declare others. */
+function errorResponse(
+  { asOf, method, errors = [], errorBodies = {} }: Route,
+  status: number,
+): ZodOpenApiResponseObject {
+  const own = errorBodies[status];
+  if (own !== undefined)
+    return describeError(status, { id: `Error${status}${own.meta()?.id ?? ''}`, schemas: [own] });
   if (status !== 409 || asOf !== true) return errorResponses[status] ?? describeError(status);
   return method !== 'GET' || errors.includes(409) ? conflictOrRevertedBlock : revertedBlock;
 }
@@ -239,25 +255,29 @@ const statusDescriptions: Readonly<Record<number, string>> = {
   503: 'Unavailable; retry after `Retry-After` seconds',
 };
 
-/** Those that the schema is for: one of any error is not for reverted blocks. */
-function errorExamples(status: number, schema: z.ZodType): Record<string, { value: unknown }> {
-  const accepts = (body: unknown): boolean =>
-    schema === errorBody ? !revertedBlockBody.safeParse(body).success : schema.safeParse(body).success;
+/** Bodies with fields that not every error has. */
+const specialBodies: readonly z.ZodType[] = [revertedBlockBody, syncConflictBody, nftMetadataUnavailableBody];
+
+/** The recorded errors whose most specific schema is one of these. */
+function errorExamples(status: number, schemas: readonly z.ZodType[]): Record<string, { value: unknown }> {
+  const schemaOf = (body: unknown): z.ZodType =>
+    specialBodies.find((schema) => schema.safeParse(body).success) ?? errorBody;
   const named = Object.entries(examples.errors[status] ?? {});
   return Object.fromEntries(
-    named.filter(([, body]) => accepts(body)).map(([name, value]) => [name, { value }]),
+    named.filter(([, body]) => schemas.includes(schemaOf(body))).map(([name, value]) => [name, { value }]),
   );
 }
 
 function describeError(
   status: number,
-  { id = `Error${status}`, schema = errorBody }: { id?: string; schema?: z.ZodType } = {},
+  { id = `Error${status}`, schemas = [errorBody] }: { id?: string; schemas?: readonly z.ZodType[] } = {},
 ): ZodOpenApiResponseObject {
+  const schema = schemas.length > 1 ? z.union(schemas) : (schemas[0] ?? errorBody);
   return {
     id,
     description: statusDescriptions[status] ?? 'Error',
-    headers: RETRYABLE.has(status) ? retryableHeaders : headers,
-    content: { 'application/json': { schema, examples: errorExamples(status, schema) } },
+    headers: status === 401 ? challengeHeaders : RETRYABLE.has(status) ? retryableHeaders : headers,
+    content: { 'application/json': { schema, examples: errorExamples(status, schemas) } },
   };
 }
 
@@ -265,10 +285,10 @@ function describeError(
 const errorResponses: Readonly<Record<number, ZodOpenApiResponseObject>> = Object.fromEntries(
   Object.keys(statusDescriptions).map((status) => [status, describeError(Number(status))]),
 );
-const revertedBlock = describeError(409, { id: 'Error409RevertedBlock', schema: revertedBlockBody });
+const revertedBlock = describeError(409, { id: 'Error409RevertedBlock', schemas: [revertedBlockBody] });
 const conflictOrRevertedBlock = describeError(409, {
   id: 'Error409OrRevertedBlock',
-  schema: z.union([revertedBlockBody, errorBody]),
+  schemas: [revertedBlockBody, errorBody],
 });
 
 /** Statuses of the errors that every route of this kind may answer, and the route's own. */

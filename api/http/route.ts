@@ -177,6 +177,8 @@ interface RouteFacts {
   readonly hasErrorText?: true;
   /** Statuses of errors besides those that follow from the declaration. */
   readonly errors?: readonly number[];
+  /** By status: bodies of errors with fields that only this route has. Each schema has an id. */
+  readonly errorBodies?: Readonly<Record<number, z.ZodType>>;
 }
 
 interface Declaration<

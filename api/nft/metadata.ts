@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { countFetched, fetchedOf, metadataOf, nftKey } from '../../projections/nft-metadata/queries.ts';
 import type { Nft, NftMetadataRow } from '../../projections/nft-metadata/queries.ts';
-import { nftCollectionAnswer, nftMetadataAnswer } from '../../schemas/api/nft.ts';
+import { nftCollectionAnswer, nftMetadataAnswer, nftMetadataUnavailableBody } from '../../schemas/api/nft.ts';
 import { BY_TIME } from '../http/as-of.ts';
 import { resolvePage } from '../http/envelope.ts';
 import { HttpError, unavailable } from '../http/errors.ts';
@@ -65,6 +65,7 @@ function metadataRoute(deps: NftMetadataDeps): Route {
     query: z.object({ token_address: address(), nft_token_id: tokenId() }),
     response: { 200: nftMetadataAnswer },
     errors: [404, 503],
+    errorBodies: { 404: nftMetadataUnavailableBody },
     async handler({ input: { query }, served, request, pool }) {
       const { token_address: token, nft_token_id: id } = query;
       const row = await settledMetadata(

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { Sealing } from '../../infra/sealing.ts';
 import { syncBlob } from '../../projections/sync/queries.ts';
-import { syncBlobAnswer, syncStoredAnswer } from '../../schemas/api/sync.ts';
+import { syncBlobAnswer, syncConflictBody, syncStoredAnswer } from '../../schemas/api/sync.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
 import { HttpError, invalidInput, notFound, unavailable } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
@@ -110,6 +110,7 @@ function writeRoute({ commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps)
     limits: [`Bytes of the blob: ${figure(BLOB_BYTES)} (413)`],
     response: { 200: syncStoredAnswer },
     errors: [403],
+    errorBodies: { 409: syncConflictBody },
     async handler({ input: { params, body }, served, signedCall, request, pool }) {
       const { lookup_hash: lookupHash } = params;
       const { blob, version } = body;

@@ -54,7 +54,9 @@ export class TokenDataClient extends Operations {
     });
     // An Error is of the connection or of the signal, also where the answer has begun.
     client.interceptors.error.use((error, response) =>
-      response === undefined || error instanceof Error ? error : new ApiError(response.status, error),
+      response === undefined || error instanceof Error
+        ? error
+        : new ApiError(response.status, error, response.headers),
     );
     super({ client });
     this.#transport = { baseUrl: base, apiKey, session, retry, fetch };

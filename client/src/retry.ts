@@ -49,7 +49,7 @@ export function retryingFetch(
 }
 
 /** Of seconds or a date; null without either. */
-function retryAfterMs(headers: Headers): number | null {
+export function retryAfterMs(headers: Headers): number | null {
   const text = headers.get('retry-after') ?? '';
   if (/^\d+$/.test(text)) return Number(text) * 1000;
   const time = Date.parse(text);

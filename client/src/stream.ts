@@ -124,7 +124,7 @@ async function* connection(
       signal: ended.signal,
     });
     if (answer.status !== 200)
-      throw new ApiError(answer.status, await answer.json().catch((): unknown => null));
+      throw new ApiError(answer.status, await answer.json().catch((): unknown => null), answer.headers);
     // A connection lost before the first message goes on where it began.
     const beginning = answer.headers.get('x-stream-cursor');
     if (beginning !== null && !query.has('from')) query.set('from', beginning);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { isoTimestamp } from './common.ts';
+import { errorBody, isoTimestamp } from './common.ts';
 import { canonicalHex, uintString } from './values.ts';
 
 const success = z.literal(true);
@@ -31,6 +31,14 @@ export const nftMetadataAnswer = z.object({
     .object({ token_address: canonicalHex, nft_token_id: tokenIdText, ...shown })
     .meta({ id: 'NftMetadata' }),
 });
+
+/** The body of a 404 where the metadata could not be fetched. */
+export const nftMetadataUnavailableBody = z
+  .union([
+    errorBody.extend({ retry_at: isoTimestamp.meta({ description: 'When it is fetched again' }) }),
+    errorBody.extend({ permanent: z.literal(true).meta({ description: 'It is not fetched again' }) }),
+  ])
+  .meta({ id: 'NftMetadataUnavailable' });
 
 export const nftCollectionAnswer = z.object({
   success,

@@ -626,6 +626,36 @@ export type NftAttribute = {
     value: string;
 };
 
+export type NftMetadataUnavailable = {
+    success?: false;
+    detail: string;
+    code: string;
+    status: number;
+    request_id: string;
+    errors?: {
+        [key: string]: Array<string>;
+    };
+    /**
+     * When it is fetched again
+     */
+    retry_at: string;
+    [key: string]: unknown;
+} | {
+    success?: false;
+    detail: string;
+    code: string;
+    status: number;
+    request_id: string;
+    errors?: {
+        [key: string]: Array<string>;
+    };
+    /**
+     * It is not fetched again
+     */
+    permanent: true;
+    [key: string]: unknown;
+};
+
 export type NftOfCollection = {
     /**
      * Decimal
@@ -906,6 +936,23 @@ export type SyncBlob = {
     version: number;
     blob: string;
     last_modified: string;
+};
+
+export type SyncConflict = {
+    success?: false;
+    detail: string;
+    code: string;
+    status: number;
+    request_id: string;
+    errors?: {
+        [key: string]: Array<string>;
+    };
+    error: 'Version conflict';
+    /**
+     * Version of the stored blob
+     */
+    server_version: number;
+    [key: string]: unknown;
 };
 
 export type Webhook = {
@@ -4840,7 +4887,7 @@ export type GetNftMetadataErrors = {
     /**
      * The resource or the page does not exist
      */
-    404: Error;
+    404: NftMetadataUnavailable;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -5413,7 +5460,7 @@ export type WriteSyncErrors = {
     /**
      * The current state does not allow the operation
      */
-    409: Error;
+    409: SyncConflict;
     /**
      * The body is too large
      */

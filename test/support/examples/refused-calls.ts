@@ -15,6 +15,9 @@ export async function callInVain(simulated: SimulatedService, { send, refused }:
   await refused('listWebhooks', { headers: { authorization: '' }, status: 401 });
   await refused('getToken', { path: { address: '0x1' }, status: 404 });
   await refused('listTokens', { query: { page: '99' }, status: 404 }, 'invalid_page');
+  // Not an NFT.
+  const ether = { token_address: ETH, nft_token_id: '1' };
+  await refused('getNftMetadata', { query: ether, status: 404 }, 'metadata_unavailable');
   await refused('listTransfers', { query: { token: ETH, as_of_block: '3', as_of_hash: '0x1' }, status: 409 });
   await refused('reportDomain', { body: { reason: 'x'.repeat(1_100_000) }, status: 413 });
   await refused('getPrices', { headers: { ...json, 'content-type': 'text/plain' }, body: {}, status: 415 });

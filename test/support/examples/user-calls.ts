@@ -146,7 +146,7 @@ export async function callDirectory({ ask }: Recorder): Promise<void> {
   await ask('getDomainReport', { path: { id: String(reported.id) } });
 }
 
-export async function callSync({ ask }: Recorder): Promise<void> {
+export async function callSync({ ask, refused }: Recorder): Promise<void> {
   const lookupHash = randomBytes(32).toString('hex');
   const authKey = randomBytes(32).toString('hex');
   const timestamp = String(Math.floor(Date.now() / 1000));
@@ -161,9 +161,11 @@ export async function callSync({ ask }: Recorder): Promise<void> {
   });
   const blob = Buffer.from('encrypted by the wallet').toString('base64');
   const hash = createHash('sha256').update(blob).digest('hex');
-  await ask('writeSync', {
+  const write = {
     ...signed('PUT', lookupHash, timestamp, hash),
     body: { blob, version: 1, auth_key: authKey },
-  });
+  };
+  await ask('writeSync', write);
+  await refused('writeSync', { ...write, status: 409 }, 'version_conflict');
   await ask('readSync', signed('GET', lookupHash, timestamp));
 }

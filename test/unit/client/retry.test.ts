@@ -72,9 +72,10 @@ describe('a call of the client', () => {
     const error = await client.getProgress().catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(ApiError);
     expect(error).toMatchObject({ status: 503, code: 'busy', requestId: 'r1', message: 'Busy.' });
+    expect(error).toMatchObject({ retryAfterSeconds: null });
     expect(arrived).toHaveLength(5);
     answers = [busy({ 'retry-after': '3600' })];
-    await expect(client.getProgress()).rejects.toMatchObject({ status: 503 });
+    await expect(client.getProgress()).rejects.toMatchObject({ status: 503, retryAfterSeconds: 3600 });
     expect(arrived).toHaveLength(6);
   });
 
@@ -94,6 +95,14 @@ describe('a call of the client', () => {
       canonicalHash: '0x1',
     });
     expect(arrived).toHaveLength(2);
+  });
+
+  it('is rejected with all fields of the answer', async () => {
+    const body = { error: 'Version conflict', detail: 'Version conflict', server_version: 4 };
+    answers = [json(409, body, { 'retry-after': new Date(Date.now() + 60_000).toUTCString() })];
+    const error = await client.getProgress().catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ status: 409, body });
+    expect(error).toMatchObject({ retryAfterSeconds: expect.toSatisfy((s: number) => s > 55 && s <= 60) });
   });
 
   it.each([

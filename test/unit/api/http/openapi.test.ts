@@ -61,6 +61,36 @@ test('describes the 409 of every operation that answers as of a block', () => {
   }
 });
 
+test('describes the fields that the errors of one operation have', () => {
+  const document = describedApi();
+  const { responses: shared } = components.parse(document).components;
+  const ajv = new Ajv2020({ strict: false });
+  addFormats.default(ajv);
+  ajv.addSchema(document, 'document');
+  const accepts = (id: string, status: number, body: Record<string, unknown>): boolean => {
+    const declared = operations().find(({ operationId }) => operationId === id)?.responses[status];
+    const [, name = ''] = /#\/components\/responses\/(\w+)/.exec(JSON.stringify(declared)) ?? [];
+    const pointer = `#/components/responses/${name}/content/application~1json/schema`;
+    return ajv.validate(`document${pointer}`, {
+      detail: 'No.',
+      code: 'no',
+      status,
+      request_id: 'r',
+      ...body,
+    });
+  };
+  const conflict = { error: 'Version conflict', server_version: 4 };
+  expect(accepts('writeSync', 409, conflict)).toBe(true);
+  expect(accepts('writeSync', 409, { ...conflict, server_version: '4' })).toBe(false);
+  expect(accepts('writeSync', 409, {})).toBe(false);
+  expect(accepts('getNftMetadata', 404, { retry_at: '2027-01-15T08:00:00Z' })).toBe(true);
+  expect(accepts('getNftMetadata', 404, { permanent: true })).toBe(true);
+  expect(accepts('getNftMetadata', 404, {})).toBe(false);
+  expect(shared['Error401']).toMatchObject({
+    headers: { 'WWW-Authenticate': { $ref: '#/components/headers/WWW-Authenticate' } },
+  });
+});
+
 test('states the limits of every operation: calls, bytes of a body, rows of a page', () => {
   for (const { operationId, description, parameters, requestBody } of operations()) {
     const limits = description.split('**Limits**')[1] ?? '';
@@ -94,7 +124,9 @@ test('describes each error once, so that the document stays small', () => {
     for (const [status, response] of Object.entries(responses))
       if (Number(status) >= 400)
         expect(response, operationId).toEqual({
-          $ref: expect.stringMatching(`^#/components/responses/Error${status}((Or)?RevertedBlock)?$`),
+          $ref: expect.stringMatching(
+            `^#/components/responses/Error${status}((Or)?RevertedBlock|SyncConflict|NftMetadataUnavailable)?$`,
+          ),
         });
   expect(JSON.stringify(describedApi()).length).toBeLessThan(600_000);
 });
