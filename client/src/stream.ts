@@ -58,9 +58,10 @@ const MOST_WAIT_MS = 30_000;
 
 /**
  * Follows the transfers, and goes on after a lost connection where it was: no message is lost or repeated. A service that is
- * busy or unavailable is tried again without end. Ends when the signal fires.
+ * busy or unavailable is tried again without end. Where the service ends the stream because of its key or session, one more
+ * connection finds out why, or goes on. Ends when the signal fires.
  *
- * @throws ApiError if the service refuses the stream, as for an unknown cursor or a wrong key
+ * @throws ApiError if the service refuses the stream, as for an unknown cursor, a wrong key or an expired session
  */
 export async function* streamTransfers(
   transport: StreamTransport,
@@ -69,16 +70,22 @@ export async function* streamTransfers(
   const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value !== undefined));
   if (from !== undefined) query.set('from', String(from));
   let waitMs = FIRST_WAIT_MS;
+  let isLimited = false;
   const isAborted = (): boolean => signal?.aborted === true;
   while (!isAborted()) {
     try {
       for await (const message of connection(transport, query, signal)) {
         query.set('from', message.cursor);
         waitMs = FIRST_WAIT_MS;
+        const isLimit = message.type === 'end' && message.data.reason === 'limit';
+        if (isLimit && isLimited)
+          throw new ApiError(403, {
+            detail: 'The key or session may no longer be used for streams.',
+            code: 'limit',
+          });
+        isLimited = isLimit;
         if (message.type === 'transfer') yield { ...message, data: withAmounts(message.data) };
         else if (message.type !== 'end') yield message;
-        else if (message.data.reason === 'limit')
-          throw new ApiError(403, { detail: 'The key may no longer be used.', code: 'limit' });
       }
     } catch (error) {
       if (isAborted()) return;

@@ -1201,6 +1201,20 @@ describe('the console in a browser', () => {
     await expect.poll(async () => await figure('count').textContent()).toBe('1');
   });
 
+  test('asks for the log-in when the session ends while a screen is live', async () => {
+    const { page } = browsing;
+    await open('/');
+    await page.getByRole('region', { name: 'Newest blocks' }).locator('tbody tr').first().waitFor();
+    const { status } = await fetch(`${world.service.baseUrl}/api/users/auth/logout/`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${await sessionToken()}` },
+    });
+    expect(status).toBeLessThan(300);
+    await page.getByRole('heading', { name: 'Log in' }).waitFor();
+    await logIn();
+    await page.getByRole('heading', { name: 'Token transfers on Starknet' }).waitFor();
+  });
+
   test('ends the session at log-out, also at the service', async () => {
     const { page } = browsing;
     const token = await sessionToken();

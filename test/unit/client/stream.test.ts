@@ -112,13 +112,35 @@ describe('a stream', () => {
     expect(connections).toHaveLength(2);
   });
 
-  it.each([
-    ['refused', refused(400)],
-    ['ended because its key has reached a limit', sends([event('c', 'end', { reason: 'limit' })])],
-  ])('throws if it is %s', async (_, answer) => {
-    answers = [answer];
+  it('throws if it is refused', async () => {
+    answers = [refused(400)];
     await expect(follow(1)).rejects.toBeInstanceOf(ApiError);
     expect(connections).toHaveLength(1);
+  });
+
+  describe('that is ended because its key or session may not be used', () => {
+    const limit = sends([event('e', 'end', { reason: 'limit' })]);
+
+    it('throws why the next connection is refused', async () => {
+      answers = [limit, refused(401)];
+      const error = await follow(1, { from: 1 }).catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(ApiError);
+      expect(error).toMatchObject({ status: 401, code: 'no' });
+      expect(connections.map(({ from }) => from)).toEqual(['1', 'e']);
+    });
+
+    it('goes on where it was if the next connection is accepted', async () => {
+      answers = [limit, sends([block(1), event('e1', 'end', { reason: 'limit' })])];
+      const messages = await follow(2);
+      expect(messages.map(({ cursor }) => cursor)).toEqual(['c1', 'c2']);
+      expect(connections.map(({ from }) => from)).toEqual([null, 'e', 'e1']);
+    });
+
+    it('throws if the next connection is ended at once too', async () => {
+      answers = [limit, limit];
+      await expect(follow(1)).rejects.toMatchObject({ status: 403, code: 'limit' });
+      expect(connections).toHaveLength(2);
+    });
   });
 
   it('ends when its signal fires', async () => {
