@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto';
-
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { ClickHouseFor, ReadClassName } from '../http/clickhouse.ts';
+import { refreshCaller } from '../commands/refresh.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import type { RequestInfo } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -41,7 +40,7 @@ export function createBalanceDeps({
     refreshes,
     now: asOf === null ? now : () => asOf.timestamp * 1000,
     signal: request.signal,
-    caller: createHash('sha256').update(request.caller().name).digest('hex').slice(0, 16),
+    caller: refreshCaller(request),
   });
 }
 

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 import { withTimeout } from '../../infra/lifecycle.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
@@ -5,6 +7,7 @@ import { createWaiters } from '../../infra/waiters.ts';
 import { requestSubject, requestsMessage } from '../../schemas/messages/requests.ts';
 import type { RequestsMessage } from '../../schemas/messages/requests.ts';
 import { topics } from '../../schemas/topics.ts';
+import type { RequestInfo } from '../http/route.ts';
 
 /** A refresh to request from the observers, without the envelope, which the bus adds. */
 export type RefreshRequest = {
@@ -13,6 +16,10 @@ export type RefreshRequest = {
 
 /** When a refresh was requested, unix milliseconds: an observation made for it has at least this `requested_at`. */
 export type RequestedAt = (request: RefreshRequest) => number;
+
+/** The `caller` of a request: a user, with all keys and sessions, as keys are unlimited. */
+export const refreshCaller = (request: Pick<RequestInfo, 'caller'>): string =>
+  createHash('sha256').update(request.caller().user).digest('hex').slice(0, 16);
 
 export interface RefreshBus {
   /**
@@ -54,7 +61,7 @@ interface Pending {
 
 /** With the caller: a request that shared another caller's message would wait in that caller's line. */
 const keyOf = (request: RefreshRequest): string =>
-  `${request.type} ${requestSubject(request)} ${request.type === 'balance.requested' ? request.caller : ''}`;
+  `${request.type} ${requestSubject(request)} ${request.caller ?? ''}`;
 
 export function createRefreshBus({ publisher, log, now, waitMs = WAIT_MS }: RefreshBusDeps): RefreshBus {
   const waiters = createWaiters();

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { createLruCache } from '../../infra/lru.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { latestPricesOf } from '../../projections/latest-prices/queries.ts';
 import type { LatestPrice } from '../../projections/latest-prices/queries.ts';
@@ -9,9 +10,10 @@ import type { Felt } from '../../schemas/felt.ts';
 import { BY_TIME } from '../http/as-of.ts';
 import { invalidInput } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
+import { refreshCaller } from '../commands/refresh.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import { defineRoute } from '../http/route.ts';
-import type { Route } from '../http/route.ts';
+import type { RequestInfo, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { iso } from '../http/times.ts';
 
@@ -24,8 +26,9 @@ export interface PriceRouteDeps {
 /** Common tokens are observed more often than this; a refresh of any other is requested when its price is older. */
 const FRESH_MS = 5 * 60_000;
 const MAX_TOKENS = 100;
-/** After the feed did not answer in time, no request waits for it for this long. */
+/** After the feed did not answer a caller in time, no request of the caller waits for it for this long. */
 const SILENCE_MS = 60_000;
+const MAX_SILENT_CALLERS = 10_000;
 
 export function priceRoutes(deps: PriceRouteDeps): Route[] {
   const latest = createLatestPrices(deps);
@@ -40,40 +43,44 @@ interface PriceReading {
 interface LatestPrices {
   read(from: PriceReading, tokens: readonly Felt[]): Promise<ReadonlyMap<Felt, LatestPrice>>;
   /** Waits for the feed's price of a token; the stored price when it does not arrive in time. */
-  refresh(from: PriceReading, token: Felt, signal: AbortSignal): Promise<LatestPrice | undefined>;
+  refresh(from: PriceReading, token: Felt, request: RequestInfo): Promise<LatestPrice | undefined>;
   /** Requests refreshes of old prices without waiting. */
-  requestOld(tokens: readonly Felt[], stored: ReadonlyMap<Felt, LatestPrice>): void;
-  /** False for a while after the feed did not answer. */
-  isFeedAnswering(): boolean;
+  requestOld(tokens: readonly Felt[], stored: ReadonlyMap<Felt, LatestPrice>, request: RequestInfo): void;
+  /** False for a while after the feed did not answer this caller, whose line may be the reason. */
+  isFeedAnswering(request: RequestInfo): boolean;
 }
 
 function createLatestPrices({ refreshes, now }: PriceRouteDeps): LatestPrices {
-  let silentUntil = 0;
+  /** By caller. */
+  const silentUntil = createLruCache<string, number>(MAX_SILENT_CALLERS);
   const read: LatestPrices['read'] = async ({ pool, served }, tokens) =>
     await latestPricesOf(pool, served.schema('latest-prices'), tokens);
   const isOld = ({ price, requestedAt }: Partial<LatestPrice>): boolean =>
     now() - Math.max(requestedAt ?? 0, price?.observedAt ?? 0) > FRESH_MS;
   return {
     read,
-    async refresh(from, token, signal) {
-      const request = { type: 'price.requested' as const, token };
+    async refresh(from, token, info) {
+      const caller = refreshCaller(info);
+      const request = { type: 'price.requested' as const, token, caller };
       const fresh = await refreshes.refresh(
         [request],
         async (requestedAt) => {
           const stored = (await read(from, [token])).get(token);
           return stored !== undefined && stored.requestedAt >= requestedAt(request) ? stored : null;
         },
-        signal,
+        info.signal,
       );
-      if (fresh !== null) silentUntil = 0;
-      else if (!signal.aborted) silentUntil = now() + SILENCE_MS;
+      if (fresh !== null) silentUntil.delete(caller);
+      else if (!info.signal.aborted) silentUntil.set(caller, now() + SILENCE_MS);
       return fresh ?? (await read(from, [token])).get(token);
     },
-    requestOld(tokens, stored) {
+    requestOld(tokens, stored, info) {
       const old = tokens.filter((token) => isOld(stored.get(token) ?? {}));
-      if (old.length > 0) refreshes.request(old.map((token) => ({ type: 'price.requested', token })));
+      if (old.length === 0) return;
+      const caller = refreshCaller(info);
+      refreshes.request(old.map((token) => ({ type: 'price.requested', token, caller })));
     },
-    isFeedAnswering: () => now() > silentUntil,
+    isFeedAnswering: (info) => now() > (silentUntil.get(refreshCaller(info)) ?? 0),
   };
 }
 
@@ -98,11 +105,9 @@ function priceRoute(latest: LatestPrices): Route {
     async handler({ input: { query }, served, request, pool }) {
       const { token_address: token, force_refresh: isForced = false } = query;
       const stored = await latest.read({ pool, served }, [token]);
-      const mustWait = isForced || (!stored.has(token) && latest.isFeedAnswering());
-      if (!mustWait) latest.requestOld([token], stored);
-      const found = mustWait
-        ? await latest.refresh({ pool, served }, token, request.signal)
-        : stored.get(token);
+      const mustWait = isForced || (!stored.has(token) && latest.isFeedAnswering(request));
+      if (!mustWait) latest.requestOld([token], stored, request);
+      const found = mustWait ? await latest.refresh({ pool, served }, token, request) : stored.get(token);
       return {
         status: 200,
         body: {
@@ -128,7 +133,7 @@ function pricesRoute(latest: LatestPrices): Route {
     body: z.object({ token_addresses: z.array(z.string()).min(1).max(MAX_TOKENS) }),
     limits: [`Tokens: ${MAX_TOKENS}`],
     response: { 200: pricesAnswer },
-    async handler({ input: { body }, served, pool }) {
+    async handler({ input: { body }, served, request, pool }) {
       const tokens = body.token_addresses.map((text) => {
         const token = parseFelt(text);
         if (token === null) {
@@ -137,7 +142,7 @@ function pricesRoute(latest: LatestPrices): Route {
         return token;
       });
       const stored = await latest.read({ pool, served }, tokens);
-      latest.requestOld([...new Set(tokens)], stored);
+      latest.requestOld([...new Set(tokens)], stored, request);
       const data = tokens.map((token) => {
         const price = stored.get(token)?.price ?? null;
         return {

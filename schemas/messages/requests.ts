@@ -3,7 +3,12 @@ import { z } from 'zod';
 import { felt, uint, unixMillis } from './common.ts';
 
 /** The observation repeats `requested_at`, so that the requester compares only times of its own clock. */
-const request = { v: z.literal(1), requested_at: unixMillis };
+const request = {
+  v: z.literal(1),
+  requested_at: unixMillis,
+  /** Whose requests wait in one line: a hash, never a credential. Absent in messages of earlier versions. */
+  caller: z.string().max(64).optional(),
+};
 
 /** Refreshes that the API requests of the observers. Losing one is harmless: clients ask again. */
 export const requestsMessage = z.discriminatedUnion('type', [
@@ -12,8 +17,6 @@ export const requestsMessage = z.discriminatedUnion('type', [
     ...request,
     account: felt,
     token: felt,
-    /** Who shares the reads of one caller: a hash, never a credential. Absent in messages of earlier versions. */
-    caller: z.string().max(64).optional(),
   }),
   z.object({ type: z.literal('price.requested'), ...request, token: felt }),
   z.object({ type: z.literal('nft.metadata_requested'), ...request, token: felt, token_id: uint }),

@@ -13,8 +13,8 @@ import { createLruCache } from '../../../infra/lru.ts';
 import type { Node } from '../../node/types.ts';
 import { REQUEST_TTL_MS } from '../observer.ts';
 import type { Observer } from '../observer.ts';
-import { createPendingReads, pairKey } from './pending.ts';
-import type { BalanceRequest, PendingRead } from './pending.ts';
+import { MAX_WAITING_PER_CALLER, createPendingRequests } from '../pending.ts';
+import type { Pending } from '../pending.ts';
 import { readBalances } from './read.ts';
 import type { BalanceReading, EntryPoint } from './read.ts';
 
@@ -23,6 +23,17 @@ export interface Block {
   readonly hash: Felt;
 }
 
+export interface BalanceRequest {
+  readonly account: Felt;
+  readonly token: Felt;
+  readonly requestedAt: number;
+  readonly caller?: string | undefined;
+}
+type PendingRead = Pending<BalanceRequest>;
+
+const pairKey = ({ account, token }: Pick<BalanceRequest, 'account' | 'token'>): string =>
+  `${account}:${token}`;
+
 export interface BalanceReaderOptions {
   readonly node: Pick<Node, 'callMany'>;
   readonly callsPerSecond: number;
@@ -30,7 +41,7 @@ export interface BalanceReaderOptions {
   readonly newestBlock: () => Promise<Block | null>;
   /** Which of these pairs indexed transfers moved, up to a height, by `pairKey`; null before there are tables of it. */
   readonly movedPairs: (
-    pairs: readonly Pick<PendingRead, 'account' | 'token'>[],
+    pairs: readonly Pick<BalanceRequest, 'account' | 'token'>[],
     upTo: number,
   ) => Promise<ReadonlySet<string> | null>;
   /** `finalHeight` of the read model. */
@@ -46,8 +57,6 @@ export interface BalanceReader {
 
 const PAIRS_PER_CALL = 50;
 const CONCURRENT_CALLS = 4;
-/** Pairs of one caller that wait; further requests are dropped, and the client repeats them. */
-const MAX_WAITING_PER_CALLER = 2000;
 /** One batch of calls with its retries; then its pairs are read at a newer block. */
 const READ_TIMEOUT_MS = 15_000;
 const RETRY_MS = 1000;
@@ -58,7 +67,8 @@ const WINDOW_MS = 1000;
 export function startBalanceReader(observer: Observer, options: BalanceReaderOptions): BalanceReader {
   const { publisher, log, signal, now } = observer;
   const metrics = createBalanceMetrics(options.metrics);
-  const pending = createPendingReads({
+  const pending = createPendingRequests<BalanceRequest>({
+    keyOf: pairKey,
     ttlMs: REQUEST_TTL_MS,
     maxPerCaller: MAX_WAITING_PER_CALLER,
     onExpired: () => metrics.reads.inc({ outcome: 'given_up' }),

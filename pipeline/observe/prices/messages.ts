@@ -2,9 +2,7 @@ import type { LogBatch } from '../../../infra/kafka/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { PricesMessage } from '../../../schemas/messages/prices.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
-import { topics } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
-import { readRequests } from '../observer.ts';
 import type { Observer } from '../observer.ts';
 import type { Verdict } from './guard.ts';
 
@@ -50,22 +48,11 @@ export interface PriceTriggers {
   readonly listed: readonly Felt[];
 }
 
-/** Reads which tokens a batch of `requests` or `tokens` wants priced; skips invalid messages and expired requests. */
-export function readTriggers(observer: Pick<Observer, 'now' | 'log'>, batch: LogBatch): PriceTriggers {
-  return batch.topic === topics.requests.name
-    ? { requested: requestedTokens(readRequests(observer, batch, 'price.requested')), listed: [] }
-    : { requested: new Map(), listed: listedTokens(observer, batch) };
-}
-
-function requestedTokens(
-  requests: readonly { readonly token: Felt; readonly requested_at: number }[],
-): ReadonlyMap<Felt, number> {
-  return new Map(
-    requests.toSorted((a, b) => a.requested_at - b.requested_at).map((one) => [one.token, one.requested_at]),
-  );
-}
-
-function listedTokens({ log }: Pick<Observer, 'log'>, { topic, partition, messages }: LogBatch): Felt[] {
+/** Reads which tokens a batch of `tokens` lists; skips invalid messages. */
+export function listedTokens(
+  { log }: Pick<Observer, 'log'>,
+  { topic, partition, messages }: LogBatch,
+): Felt[] {
   const listed = new Set<Felt>();
   for (const { offset, value } of messages) {
     const { data } = tokensMessage.safeParse(jsonOf(value));

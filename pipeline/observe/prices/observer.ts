@@ -2,11 +2,11 @@ import type { Config } from '../../../infra/config.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { startObserver } from '../observer.ts';
+import { readRequests, startObserver } from '../observer.ts';
 import type { ObserverOptions, ObserverRun } from '../observer.ts';
 import type { PriceFeed } from './feed.ts';
 import type { GuardLimits } from './guard.ts';
-import { readTriggers } from './messages.ts';
+import { listedTokens } from './messages.ts';
 import { createPriceReader } from './reader.ts';
 import { OBSERVER, scheduleTokens } from './store.ts';
 
@@ -45,13 +45,18 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
       ...options,
       limits: guardLimits(config),
       intervalMs: config.pricePollSeconds * 1000,
+      windowMs,
     });
     const loop = observer.loop(() => reader.round());
     await observer.consume([topics.requests, topics.tokens], async (batch) => {
-      const triggers = readTriggers(observer, batch);
-      const answered = await retryWhileUnavailable(() => scheduleTokens(pool, triggers, windowMs, now()));
-      if (triggers.requested.size + triggers.listed.length > 0) loop.wake();
-      await reader.answer(answered);
+      const isRequests = batch.topic === topics.requests.name;
+      const requests = isRequests ? readRequests(observer, batch, 'price.requested') : [];
+      for (const { token, caller, requested_at: requestedAt } of requests)
+        reader.request({ token, caller, requestedAt });
+      const triggers = { requested: new Map(), listed: isRequests ? [] : listedTokens(observer, batch) };
+      if (triggers.listed.length > 0)
+        await retryWhileUnavailable(() => scheduleTokens(pool, triggers, windowMs, now()));
+      if (requests.length + triggers.listed.length > 0) loop.wake();
     });
   });
 }

@@ -7,30 +7,47 @@ import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../../../infra/health/alarms.ts';
 import type { Alarms } from '../../../infra/health/alarms.ts';
 import { retryAfterMs } from '../../http.ts';
-import { OBSERVER_BACKOFF } from '../observer.ts';
+import { OBSERVER_BACKOFF, REQUEST_TTL_MS } from '../observer.ts';
 import type { Observer } from '../observer.ts';
+import { MAX_WAITING_PER_CALLER, createPendingRequests } from '../pending.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { judgeAnswer } from './guard.ts';
 import type { GuardLimits } from './guard.ts';
 import { observedMessage, unchangedMessage } from './messages.ts';
 import { createPriceMetrics } from './metrics.ts';
-import { claimTokens, clearAlarmsOfUncommon, priceStates, setCommonTokens, settleClaims } from './store.ts';
+import {
+  claimTokens,
+  clearAlarmsOfUncommon,
+  countRequested,
+  priceStates,
+  scheduleTokens,
+  setCommonTokens,
+  settleClaims,
+} from './store.ts';
 import type { Answered, Claim, Settlement } from './store.ts';
 
 export interface PriceReaderOptions {
   readonly feed: PriceFeed;
   readonly limits: GuardLimits;
   readonly intervalMs: number;
+  /** A request within this time of the last reading of its token is answered by that reading. */
+  readonly windowMs: number;
   /** Tokens that are read periodically; null while no read model of tokens is served. */
   readonly commonTokens: () => Promise<readonly Felt[] | null>;
   readonly metrics: Registry;
 }
 
+export interface PriceRequest {
+  readonly token: Felt;
+  readonly requestedAt: number;
+  readonly caller?: string | undefined;
+}
+
 export interface PriceReader {
+  /** Adds a request to the line of its caller. */
+  request(request: PriceRequest): void;
   /** Reads one batch of due tokens; false when there was nothing to read, or the feed or Kafka failed. */
   round(): Promise<boolean>;
-  /** Publishes answers to requests. A lost answer is requested again by the client. */
-  answer(answered: readonly Answered[]): Promise<void>;
 }
 
 /** Lower bound of the time between two calls of the feed, however many requests there are. */
@@ -52,6 +69,8 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
     await retryWhileUnavailable(() => settleClaims(pool, settlements, now()));
   };
   const callFeed = createFeedCalls(observer, { feed, metrics, alarms, unclaim });
+  const requests = createRequests(observer, options);
+  const answer = createAnswers(observer, feed);
 
   /** False where Kafka failed: the prices are read again later. */
   async function publish(settlements: readonly Settlement[]): Promise<boolean> {
@@ -89,11 +108,14 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
     await alarms.clear(resolved);
   }
 
-  const reader: PriceReader = {
+  return {
+    request: (request) => requests.add(request),
     async round() {
       await refreshCommonTokens();
+      const { scheduled, answered } = await requests.schedule();
+      await answer(answered);
       const called = await callFeed(() => claimTokens(pool, feed.tokensPerCall, now()));
-      if (called === null) return false;
+      if (called === null) return scheduled > 0;
       const settlements = judgeAnswer(called.claims, called.readings, limits, now()).map(
         ({ claim, verdict }): Settlement => {
           // An uncommon token is read again until its jump is confirmed or dropped.
@@ -102,23 +124,55 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
         },
       );
       if (!(await publish(settlements))) return false;
-      await reader.answer(await retryWhileUnavailable(() => settleClaims(pool, settlements, now())));
+      await answer(await retryWhileUnavailable(() => settleClaims(pool, settlements, now())));
       await retryWhileUnavailable(() => updateAlarms(settlements));
       return true;
     },
-    async answer(answered) {
-      if (answered.length === 0) return;
-      const messages = answered.map(({ token, readAt, requestedAt }) => ({
-        key: token,
-        value: unchangedMessage(feed.source, token, { reason: 'repeated', readAt, requestedAt }),
-      }));
-      await publisher.publish(topics.prices, messages).catch((error: unknown) => {
-        if (!isRetryable(error)) throw error;
-        log.warn({ err: error }, 'price requests not answered: Kafka unavailable');
-      });
+  };
+}
+
+/** Returns a function that publishes answers to requests. A lost answer is requested again by the client. */
+function createAnswers({ publisher, log }: Observer, { source }: PriceFeed) {
+  return async (answered: readonly Answered[]): Promise<void> => {
+    if (answered.length === 0) return;
+    const messages = answered.map(({ token, readAt, requestedAt }) => ({
+      key: token,
+      value: unchangedMessage(source, token, { reason: 'repeated', readAt, requestedAt }),
+    }));
+    await publisher.publish(topics.prices, messages).catch((error: unknown) => {
+      if (!isRetryable(error)) throw error;
+      log.warn({ err: error }, 'price requests not answered: Kafka unavailable');
+    });
+  };
+}
+
+/** Requests in lines of their callers, from which as many are scheduled in turn as one call of the feed has room for. */
+function createRequests(
+  { pool, now }: Pick<Observer, 'pool' | 'now'>,
+  { feed, windowMs }: Pick<PriceReaderOptions, 'feed' | 'windowMs'>,
+) {
+  const pending = createPendingRequests<PriceRequest>({
+    keyOf: ({ token }) => token,
+    ttlMs: REQUEST_TTL_MS,
+    maxPerCaller: MAX_WAITING_PER_CALLER,
+  });
+  return {
+    add: (request: PriceRequest) => pending.add(request, now()),
+    async schedule(): Promise<{ readonly scheduled: number; readonly answered: readonly Answered[] }> {
+      const room = pending.size() === 0 ? 0 : feed.tokensPerCall - (await countRequested(pool, now()));
+      const taken = pending.take(room, now());
+      if (taken.length === 0) return { scheduled: 0, answered: [] };
+      let retryAt: number | null = now();
+      try {
+        const requested = new Map(taken.map(({ token, requestedAt }) => [token, requestedAt]));
+        const answered = await scheduleTokens(pool, { requested, listed: [] }, windowMs, now());
+        retryAt = null;
+        return { scheduled: taken.length, answered };
+      } finally {
+        for (const request of taken) pending.end(request, retryAt);
+      }
     },
   };
-  return reader;
 }
 
 /** Returns a function that updates the set of common tokens, at most every few seconds. */

@@ -147,15 +147,30 @@ export async function scheduleTokens(
   });
 }
 
-/** Claims due tokens: requested ones first, then the longest overdue. */
+/** Counts requested tokens that wait for a reading, common ones left out. */
+export async function countRequested(pool: Pool, now: number): Promise<number> {
+  const [row] = await sqlRows(
+    pool,
+    z.object({ count: z.number() }),
+    `SELECT count(*) AS count FROM tds.price_watch
+     WHERE due_at IS NOT NULL AND asked_at IS NOT NULL AND claimed_until <= $1 AND NOT common`,
+    [now],
+  );
+  return row?.count ?? 0;
+}
+
+/** Claims due tokens, common ones and others in turn, so that neither delay the other; of each the longest overdue. */
 export async function claimTokens(pool: Pool, limit: number, now: number): Promise<Claim[]> {
+  const due = (which: string): string => `(SELECT token, common, due_at FROM tds.price_watch
+    WHERE due_at <= $1 AND claimed_until <= $1 AND ${which} ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
   return await sqlRows(
     pool,
     claimRow,
-    `WITH due AS MATERIALIZED (
-       SELECT token FROM tds.price_watch WHERE due_at <= $1 AND claimed_until <= $1
-       ORDER BY common, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-     UPDATE tds.price_watch AS claimed SET claimed_until = $3 FROM due WHERE claimed.token = due.token
+    `WITH common AS MATERIALIZED ${due('common')}, others AS MATERIALIZED ${due('NOT common')},
+     ranked AS (SELECT *, row_number() OVER (PARTITION BY common ORDER BY due_at) AS rank
+       FROM (SELECT * FROM common UNION ALL SELECT * FROM others) AS both_groups),
+     chosen AS MATERIALIZED (SELECT token FROM ranked ORDER BY rank, common LIMIT $2)
+     UPDATE tds.price_watch AS claimed SET claimed_until = $3 FROM chosen WHERE claimed.token = chosen.token
      RETURNING claimed.token, common, claimed_until, asked_at, price, observed_at,
        candidate_price, candidate_observed_at, candidate_confirmations`,
     [now, limit, now + CLAIM_MS],

@@ -158,13 +158,14 @@ async function alarms(): Promise<string[]> {
 const eventually = <T>(look: () => Promise<T>): Promise<T> =>
   vi.waitFor(look, { timeout: 30_000, interval: 20 });
 
-async function request(...tokens: Felt[]): Promise<void> {
+const request = (...tokens: Felt[]): Promise<void> => requestAs(undefined, ...tokens);
+async function requestAs(caller: string | undefined, ...tokens: Felt[]): Promise<void> {
   const publisher = kafka.publisher();
   await publisher.publish(
     topics.requests,
     tokens.map((token) => ({
       key: token,
-      value: { type: 'price.requested' as const, v: 1 as const, requested_at: now, token },
+      value: { type: 'price.requested' as const, v: 1 as const, requested_at: now, token, caller },
     })),
   );
   await publisher.close();
@@ -266,6 +267,44 @@ test('answers a request during a reading with that reading', async () => {
     ]),
   );
   expect(feed.calls.length).toBe(calls + 1);
+});
+
+test('answers the request of one caller while a thousand of another wait', async () => {
+  await start();
+  const many = Array.from({ length: 1000 }, (_, i) => toFelt(0xf100d_0000n + BigInt(i)));
+  const calls = feed.calls.length;
+  await requestAs('a', ...many);
+  await eventually(async () => expect(feed.calls.length).toBeGreaterThan(calls));
+  now += 1;
+  const callsBefore = feed.calls.length;
+  await requestAs('b', strk);
+  await eventually(async () => expect((await answersFor(strk)).at(-1)).toEqual([now, 'price']));
+  // The thousand take 25 calls.
+  expect(feed.calls.length - callsBefore).toBeLessThan(10);
+});
+
+test('claims a due common token among a thousand requested ones, and the reverse', async () => {
+  const tokens = (begin: bigint): Felt[] =>
+    Array.from({ length: 1000 }, (_, i) => toFelt(begin + BigInt(i) * 0x10000n));
+  const claimed = async (): Promise<Felt[]> =>
+    (await claimTokens(pool, 40, now + 1)).map(({ token }) => token);
+  const requested = tokens(0x1234n);
+  const schedule = async (found: readonly Felt[], at: number): Promise<void> => {
+    const triggers = { requested: new Map(found.map((token) => [token, at])), listed: [] };
+    await scheduleTokens(pool, triggers, 0, at);
+  };
+  await schedule(requested, now);
+  await setCommonTokens(pool, [eth], now + 1);
+  const first = await claimed();
+  expect(first).toContain(eth);
+  expect(first).toHaveLength(40);
+
+  await pool.query('TRUNCATE tds.price_watch');
+  await setCommonTokens(pool, tokens(0x4321n), now);
+  await schedule([strk], now + 1);
+  const second = await claimed();
+  expect(second).toContain(strk);
+  expect(second).toHaveLength(40);
 });
 
 test('ignores requests that expired before the observer started', async () => {

@@ -19,10 +19,18 @@ test('a caller who disconnects does not end the time for which nobody waits for 
   const pool = { query: async () => ({ rows: [] }) } as unknown as Sql;
   const route = priceRoutes({ refreshes, now: () => 1_700_000_000_000 })[0]!;
   const name = (text: string): string => text;
-  const ask = async (signal: AbortSignal, query: Record<string, string> = {}): Promise<number> => {
+  const ask = async (
+    signal: AbortSignal,
+    query: Record<string, string> = {},
+    user = 'user 1',
+  ): Promise<number> => {
     const { answer } = await route.begin({
       params: {},
-      request: { query: { token_address: toFelt(0xc01n), ...query }, signal } as unknown as RequestInfo,
+      request: {
+        query: { token_address: toFelt(0xc01n), ...query },
+        signal,
+        caller: () => ({ user, name: user }),
+      } as unknown as RequestInfo,
       pool,
       identify: { key: async () => ({ key: { id: 1, userId: 1 } }) } as never,
       served: async () => ({ table: name, schema: name, state: null, chainState: null }),
@@ -37,4 +45,6 @@ test('a caller who disconnects does not end the time for which nobody waits for 
   expect(await ask(signal)).toBe(1);
   expect(await ask(AbortSignal.abort(), { force_refresh: 'true' })).toBe(2);
   expect(await ask(signal)).toBe(2);
+  // Another caller waits: only the line of the first may be long.
+  expect(await ask(signal, {}, 'user 2')).toBe(3);
 });

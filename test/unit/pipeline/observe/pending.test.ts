@@ -1,13 +1,27 @@
 import { expect, it, vi } from 'vitest';
 
-import { createPendingReads } from '../../../../../pipeline/observe/balances/pending.ts';
-import { toFelt } from '../../../../../schemas/felt.ts';
+import { createPendingRequests } from '../../../../pipeline/observe/pending.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+import type { Felt } from '../../../../schemas/felt.ts';
+
+interface Request {
+  readonly account: Felt;
+  readonly token: Felt;
+  readonly requestedAt: number;
+  readonly caller?: string;
+}
 
 const token = toFelt(7n);
 const pair = (account: bigint, requestedAt: number) => ({ account: toFelt(account), token, requestedAt });
 const create = (maxPerCaller = 100) => {
   const [onExpired, onDropped] = [vi.fn(), vi.fn()];
-  const pending = createPendingReads({ ttlMs: 1000, maxPerCaller, onExpired, onDropped });
+  const pending = createPendingRequests<Request>({
+    keyOf: (request) => `${request.account}:${request.token}`,
+    ttlMs: 1000,
+    maxPerCaller,
+    onExpired,
+    onDropped,
+  });
   return {
     pending,
     expired: () => onExpired.mock.calls.length,

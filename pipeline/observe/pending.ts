@@ -1,0 +1,144 @@
+/** A request for an observation. */
+interface CallerRequest {
+  /** By the requester's clock. */
+  readonly requestedAt: number;
+  /** Absent in messages of earlier versions. */
+  readonly caller?: string | undefined;
+}
+
+/** The requests for one observation. Times are unix milliseconds of the observer's clock. */
+export type Pending<R extends CallerRequest> = R & {
+  /** Of the newest request, by the requester's clock. */
+  readonly requestedAt: number;
+  /** When the newest request arrived. */
+  readonly receivedAt: number;
+  readonly dueAt: number;
+  /** Who waits for it. */
+  readonly callers: ReadonlySet<string>;
+};
+
+/** Waiting requests of one caller; further ones are dropped, and the client repeats them. */
+export const MAX_WAITING_PER_CALLER = 2000;
+
+/**
+ * Requested observations, taken in turn from each caller. One that several callers wait for is made once, at the first of
+ * their turns. They are in memory only: a client repeats a request that is lost.
+ */
+export function createPendingRequests<R extends CallerRequest>(options: {
+  /** Equal for requests of the same observation. */
+  readonly keyOf: (request: R) => string;
+  /** Age of the newest request at which an observation is dropped. */
+  readonly ttlMs: number;
+  /** Waiting observations of one caller; further requests are dropped. */
+  readonly maxPerCaller: number;
+  readonly onExpired?: () => void;
+  readonly onDropped?: () => void;
+}) {
+  const { keyOf } = options;
+  const waiting = createWaiting<R>(keyOf);
+  const inProgress = new Set<string>();
+  /** Removes the next due observation of a line, and the expired ones before it. */
+  const takeNext = (keys: Iterator<string>, now: number): Pending<R> | null => {
+    for (let turn = keys.next(); turn.done !== true; turn = keys.next()) {
+      const key = turn.value;
+      const next = waiting.get(key);
+      if (next === undefined) continue;
+      if (now - next.receivedAt > options.ttlMs) {
+        waiting.remove(next);
+        options.onExpired?.();
+      } else if (next.dueAt <= now && !inProgress.has(key)) {
+        waiting.remove(next);
+        inProgress.add(key);
+        return next;
+      }
+    }
+    return null;
+  };
+
+  return {
+    /** Adds a request. One observation answers every request that arrived before it began. */
+    add(request: R, now: number): void {
+      const { requestedAt, caller = '' } = request;
+      const existing = waiting.get(keyOf(request));
+      const isFull = waiting.sizeOf(caller) >= options.maxPerCaller;
+      if (existing === undefined && isFull) {
+        options.onDropped?.();
+        return;
+      }
+      const callers = existing?.callers ?? new Set<string>();
+      waiting.put({
+        ...request,
+        requestedAt: Math.max(existing?.requestedAt ?? 0, requestedAt),
+        receivedAt: now,
+        dueAt: existing?.dueAt ?? now,
+        callers: isFull ? callers : new Set([...callers, caller]),
+      });
+    },
+    /** Takes due observations that are not in progress, one of each caller in turn; drops the expired ones. */
+    take(limit: number, now: number): Pending<R>[] {
+      const taken: Pending<R>[] = [];
+      let turns = waiting.turns();
+      while (turns.length > 0 && taken.length < limit) {
+        turns = turns.filter(({ caller, keys }) => {
+          if (taken.length >= limit) return false;
+          const next = takeNext(keys, now);
+          if (next === null) return false;
+          taken.push(next);
+          waiting.endTurn(caller);
+          return true;
+        });
+      }
+      return taken;
+    },
+    /** Ends an observation; with `retryAt` it is pending again. */
+    end(ended: Pending<R>, retryAt: number | null): void {
+      const key = keyOf(ended);
+      inProgress.delete(key);
+      if (retryAt === null) return;
+      const newer = waiting.get(key);
+      waiting.put({
+        ...ended,
+        requestedAt: Math.max(ended.requestedAt, newer?.requestedAt ?? 0),
+        // A request that arrived in the meantime expires later.
+        receivedAt: newer?.receivedAt ?? ended.receivedAt,
+        dueAt: retryAt,
+        callers: new Set([...ended.callers, ...(newer?.callers ?? [])]),
+      });
+    },
+    size: (): number => waiting.size() + inProgress.size,
+  };
+}
+
+/** Waiting observations, each in the line of every caller that waits for it. */
+function createWaiting<R extends CallerRequest>(keyOf: (request: R) => string) {
+  const byKey = new Map<string, Pending<R>>();
+  /** Keys by caller, in order of arrival; first the caller whose turn is next. */
+  const lines = new Map<string, Set<string>>();
+  return {
+    get: (key: string): Pending<R> | undefined => byKey.get(key),
+    put(pending: Pending<R>): void {
+      const key = keyOf(pending);
+      byKey.set(key, pending);
+      for (const caller of pending.callers) lines.set(caller, (lines.get(caller) ?? new Set()).add(key));
+    },
+    remove(pending: Pending<R>): void {
+      const key = keyOf(pending);
+      byKey.delete(key);
+      for (const caller of pending.callers) {
+        const line = lines.get(caller);
+        line?.delete(key);
+        if (line?.size === 0) lines.delete(caller);
+      }
+    },
+    turns: () => [...lines].map(([caller, line]) => ({ caller, keys: line.values() })),
+    /** Moves a caller behind all others. */
+    endTurn(caller: string): void {
+      const line = lines.get(caller);
+      if (line === undefined) return;
+      lines.delete(caller);
+      lines.set(caller, line);
+    },
+    size: (): number => byKey.size,
+    sizeOf: (caller: string): number => lines.get(caller)?.size ?? 0,
+  };
+}
