@@ -203,6 +203,7 @@ function followIndex(
   releasers.push('tds-indexed', () => listening.close());
   const streams = createOpenStreams({
     perCaller: config.streamsPerKey,
+    perUser: config.streamsPerUser,
     endedOf: async (callers) => {
       const schema = (await servedBuilds()).schema('accounts');
       const ids = [...new Set(callers.flatMap(({ id }) => id ?? []))];

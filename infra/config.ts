@@ -480,6 +480,12 @@ export const settings = {
     2500,
     'open streams of transfers of an API key, or of all sessions of a user, in each API process',
   ),
+  streamsPerUser: setting(
+    'STREAMS_PER_USER',
+    integer(1, 100_000),
+    5000,
+    'open streams of transfers of all keys and sessions of a user, in each API process',
+  ),
   sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'lifetime of a session, in hours'),
   commandTimeoutMs: setting(
     'COMMAND_TIMEOUT_MS',

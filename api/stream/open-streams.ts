@@ -8,7 +8,7 @@ export type EndReason = 'shutdown' | 'slow' | 'limit';
 
 /** The open streams of this process. */
 export interface OpenStreams {
-  /** @throws 429 where the caller has as many as it may have, 503 while the service stops */
+  /** @throws 429 where the caller or its user has as many as it may have, 503 while the service stops */
   open(caller: CallerKey): OpenStream;
   /** Ends all streams; resolves when they have sent their last message, or after two seconds. */
   close(): Promise<void>;
@@ -17,7 +17,7 @@ export interface OpenStreams {
 export interface OpenStream {
   /** Aborted when the service ends the stream, with the `EndReason`. */
   readonly ended: AbortSignal;
-  /** Resolves when this stream may read history: few of a caller do at a time, as each holds what it has read. */
+  /** Resolves when this stream may read history: few of a user do at a time, as each holds what it has read. */
   enterHistory(): Promise<void>;
   /** Has come to the newest blocks, which all streams share. */
   leaveHistory(): void;
@@ -27,6 +27,8 @@ export interface OpenStream {
 export interface OpenStreamsOptions {
   /** Of a key, or of all sessions of a user. */
   readonly perCaller: number;
+  /** Of all keys and sessions of a user. */
+  readonly perUser: number;
   /** Returns the callers whose key or session has ended, or whose key's restrictions have changed since the call. */
   readonly endedOf: (callers: readonly CallerKey[]) => Promise<readonly CallerKey[]>;
   readonly log: Logger;
@@ -38,9 +40,10 @@ interface Entry {
   readonly end: AbortController;
 }
 
-/** The streams of one caller. */
-interface CallerStreams {
+/** The streams of one user, whose keys are unlimited. */
+interface UserStreams {
   open: number;
+  readonly openByCaller: Map<string, number>;
   inHistory: number;
   /** Those that wait to read history, in the order in which they came. */
   readonly waiting: Set<() => void>;
@@ -57,9 +60,15 @@ const CLOSE_MS = 2000;
 const RETRY_SECONDS = 5;
 
 /** Counts streams, and ends those of a key or session that was deleted or has expired, or of a key that was restricted. */
-export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStreamsOptions): OpenStreams {
+export function createOpenStreams({
+  perCaller,
+  perUser,
+  endedOf,
+  log,
+  metrics,
+}: OpenStreamsOptions): OpenStreams {
   const entries = new Set<Entry>();
-  const callers = new Map<string, CallerStreams>();
+  const users = new Map<number, UserStreams>();
   let hasClosed = Promise.withResolvers<void>();
   let isClosing = false;
   new Gauge({
@@ -88,13 +97,15 @@ export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStre
   return {
     open(caller) {
       const name = nameOf(caller);
-      const own = callers.get(name) ?? { open: 0, inHistory: 0, waiting: new Set() };
+      const own = users.get(caller.userId) ?? newUser();
+      const ofCaller = (): number => own.openByCaller.get(name) ?? 0;
       if (isClosing) throw unavailable('stopping', 'The service is stopping.', RETRY_SECONDS);
-      if (own.open >= perCaller) throw throttled(RETRY_SECONDS);
+      if (ofCaller() >= perCaller || own.open >= perUser) throw throttled(RETRY_SECONDS);
       const entry = { caller, end: new AbortController() };
       entries.add(entry);
-      callers.set(name, own);
+      users.set(caller.userId, own);
       own.open += 1;
+      own.openByCaller.set(name, ofCaller() + 1);
       const history = createHistoryPlace(own);
       return {
         ended: entry.end.signal,
@@ -104,7 +115,9 @@ export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStre
           if (!entries.delete(entry)) return;
           history.close();
           own.open -= 1;
-          if (own.open === 0) callers.delete(name);
+          if (ofCaller() > 1) own.openByCaller.set(name, ofCaller() - 1);
+          else own.openByCaller.delete(name);
+          if (own.open === 0) users.delete(caller.userId);
           if (entries.size === 0) hasClosed.resolve();
         },
       };
@@ -122,8 +135,10 @@ export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStre
   };
 }
 
-/** The place of one stream among those of its caller that read history. */
-function createHistoryPlace(own: CallerStreams) {
+const newUser = (): UserStreams => ({ open: 0, openByCaller: new Map(), inHistory: 0, waiting: new Set() });
+
+/** The place of one stream among those of its user that read history. */
+function createHistoryPlace(own: UserStreams) {
   let isIn = false;
   let isClosed = false;
   let resume: (() => void) | null = null;

@@ -116,7 +116,8 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     query: streamQuery,
     limits: [
       'Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)',
-      `Of these, streams that read history at a time; the others wait: ${MOST_IN_HISTORY}`,
+      'The same of all keys and sessions of a user: `STREAMS_PER_USER` of the operator, by default 5,000 (429)',
+      `Streams of a user that read history at a time; the others wait: ${MOST_IN_HISTORY}`,
       'Seconds until a client that takes nothing is disconnected: 20',
     ],
     response: {

@@ -318,7 +318,8 @@ export class Operations extends HeyApiClient {
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 10,000, by default 1,000
      * - Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)
-     * - Of these, streams that read history at a time; the others wait: 8
+     * - The same of all keys and sessions of a user: `STREAMS_PER_USER` of the operator, by default 5,000 (429)
+     * - Streams of a user that read history at a time; the others wait: 8
      * - Seconds until a client that takes nothing is disconnected: 20
      */
     public streamTransfers<ThrowOnError extends boolean = true>(options?: Options<StreamTransfersData, ThrowOnError>): RequestResult<StreamTransfersResponses, StreamTransfersErrors, ThrowOnError, 'data'> {

@@ -113,6 +113,7 @@ test('states the defaults of settings that limit calls', () => {
   for (const { env, fallback } of [
     settings.syncCallsPerMinute,
     settings.streamsPerKey,
+    settings.streamsPerUser,
     settings.ipBlockWindowSeconds,
   ])
     expect(text).toContain(`\`${env}\` of the operator, by default ${fallback.toLocaleString('en')}`);

@@ -15,8 +15,9 @@ const key = (id: number, userId: number): CallerKey => ({
 const session = (userId: number, tokenHash: string): CallerKey => ({ id: null, userId, tokenHash });
 
 let ended: readonly CallerKey[] = [];
-const optionsOf = (perCaller: number) => ({
+const optionsOf = (perCaller: number, perUser = 100) => ({
   perCaller,
+  perUser,
   endedOf: async (callers: readonly CallerKey[]) => callers.filter((caller) => ended.includes(caller)),
   log: pino({ level: 'silent' }),
   metrics: createMetrics('api'),
@@ -44,6 +45,33 @@ test('a key has its own limit of streams, and all sessions of a user share one',
   streams.open(session(8, 'd'));
   first.release();
   streams.open(key(7, 7));
+});
+
+test('all keys and sessions of a user share a limit of streams', () => {
+  const streams = createOpenStreams(optionsOf(2, 3));
+  const first = streams.open(key(1, 7));
+  streams.open(key(2, 7));
+  streams.open(session(7, 'a'));
+  expect(() => streams.open(key(3, 7))).toThrow('throttled');
+  streams.open(key(4, 8));
+  first.release();
+  streams.open(key(3, 7));
+});
+
+test('few streams of all keys of a user read history at a time', async () => {
+  const streams = createOpenStreams(optionsOf(100));
+  const first = Array.from({ length: 8 }, () => streams.open(key(1, 1)));
+  await Promise.all(first.map((stream) => stream.enterHistory()));
+  let hasEntered = false;
+  void streams
+    .open(key(2, 1))
+    .enterHistory()
+    .then(() => (hasEntered = true));
+  await vi.advanceTimersByTimeAsync(0);
+  expect(hasEntered).toBe(false);
+  first[0]?.leaveHistory();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(hasEntered).toBe(true);
 });
 
 test('streams of a session that has ended are ended, and no others', async () => {
