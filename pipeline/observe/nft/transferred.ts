@@ -23,11 +23,11 @@ export function transferredNfts({
       const token = event.from_address;
       const outcome = decodeEvent(event, contracts[token]?.standard ?? 'unknown');
       if (outcome === null || isMalformed(outcome)) return [];
-      return outcome.items.flatMap(({ kind, tokenId }) =>
-        tokenId === null
-          ? []
-          : [{ token, tokenId: tokenId.toString(), standard: kind, isMint: outcome.from === ZERO_FELT }],
-      );
+      return outcome.items.flatMap(({ kind, tokenId }) => {
+        // An ERC-1155 id is issued many times, and exists since the first.
+        const isMint = kind === 'erc721' && outcome.from === ZERO_FELT;
+        return tokenId === null ? [] : [{ token, tokenId: tokenId.toString(), standard: kind, isMint }];
+      });
     }) ?? null
   );
 }

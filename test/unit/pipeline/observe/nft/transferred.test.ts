@@ -36,6 +36,15 @@ it('reads single, batch and minted NFTs, and no token of an unknown standard', (
   ]);
 });
 
+it('takes no issue of an ERC-1155 id for a mint, as it is issued again and again', () => {
+  const events = [batchEvent(ITEMS, ZERO_FELT, BERT, [[2n, 5n]]), transferEvent(ART, ANNA, ZERO_FELT, 1n)];
+  const found = read(accepted(makeBlock({ height: 1, transactions: [{ events }] }), 1));
+  expect(found?.map(({ token, isMint }) => [token, isMint])).toEqual([
+    [ITEMS, false],
+    [ART, false],
+  ]);
+});
+
 it('reads the NFTs of every transfer that the projections decode', () => {
   const message = accepted(busyBlock(1000, 30), 1);
   const expected = decodeBlock(message.block, message.contracts).transfers.filter(
