@@ -8,9 +8,10 @@ import { BY_TIME } from '../http/as-of.ts';
 import { resolvePage } from '../http/envelope.ts';
 import { HttpError, unavailable } from '../http/errors.ts';
 import { address, page, tokenId } from '../http/params.ts';
+import { refreshCaller } from '../commands/refresh.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import { defineRoute } from '../http/route.ts';
-import type { Route } from '../http/route.ts';
+import type { RequestInfo, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { iso } from '../http/times.ts';
 import { nftPageSize } from './ownership.ts';
@@ -36,7 +37,7 @@ async function settledMetadata(
   { refreshes, now }: NftMetadataDeps,
   { pool, served }: { readonly pool: Sql; readonly served: ServedBuilds },
   nft: Nft,
-  signal: AbortSignal,
+  info: RequestInfo,
 ): Promise<NftMetadataRow | null> {
   const read = async (): Promise<NftMetadataRow | null> => {
     const row = (await metadataOf(pool, served.schema('nft-metadata'), [nft])).get(nftKey(nft));
@@ -44,8 +45,13 @@ async function settledMetadata(
     const isDue = row === undefined || (!row.is_fetched && row.retry_at !== null && row.retry_at <= now());
     return isDue ? null : row;
   };
-  const request = { type: 'nft.metadata_requested' as const, token: nft.token, token_id: nft.tokenId };
-  return (await read()) ?? (await refreshes.refresh([request], read, signal));
+  const request = {
+    type: 'nft.metadata_requested' as const,
+    token: nft.token,
+    token_id: nft.tokenId,
+    caller: refreshCaller(info),
+  };
+  return (await read()) ?? (await refreshes.refresh([request], read, info.signal));
 }
 
 function metadataRoute(deps: NftMetadataDeps): Route {
@@ -68,12 +74,7 @@ function metadataRoute(deps: NftMetadataDeps): Route {
     errorBodies: { 404: nftMetadataUnavailableBody },
     async handler({ input: { query }, served, request, pool }) {
       const { token_address: token, nft_token_id: id } = query;
-      const row = await settledMetadata(
-        deps,
-        { pool, served },
-        { token, tokenId: id.toString() },
-        request.signal,
-      );
+      const row = await settledMetadata(deps, { pool, served }, { token, tokenId: id.toString() }, request);
       if (row === null) {
         throw unavailable('metadata_pending', 'The metadata is being fetched.', RETRY_AFTER_SECONDS);
       }

@@ -555,7 +555,7 @@ UNION ALL
            FROM tds.nft_fetches nft_fetches_1
           WHERE nft_fetches_1.done_at IS NOT NULL) AS done_at
    FROM tds.nft_fetches
-  WHERE nft_fetches.next_at IS NOT NULL AND nft_fetches.failures = 0
+  WHERE nft_fetches.next_at IS NOT NULL AND nft_fetches.standard <> 'unknown'::text AND nft_fetches.failures = 0
  HAVING count(*) > 0;
 
 CREATE TABLE tds.operations (
@@ -937,7 +937,7 @@ CREATE INDEX nft_fetches_asked ON tds.nft_fetches USING btree (next_at) WHERE ((
 
 CREATE INDEX nft_fetches_done ON tds.nft_fetches USING btree (done_at) WHERE (done_at IS NOT NULL);
 
-CREATE INDEX nft_fetches_due ON tds.nft_fetches USING btree (next_at) WHERE (next_at IS NOT NULL);
+CREATE INDEX nft_fetches_due ON tds.nft_fetches USING btree (next_at) WHERE ((next_at IS NOT NULL) AND (standard <> 'unknown'::text));
 
 CREATE INDEX observer_attempts_done ON tds.observer_attempts USING btree (observer, done_at) WHERE (done_at IS NOT NULL);
 

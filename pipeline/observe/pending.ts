@@ -109,6 +109,24 @@ export function createPendingRequests<R extends CallerRequest>(options: {
   };
 }
 
+/** Stores requests that are taken in turn; those that could not be stored are pending again. Null: none is due. */
+export async function storePending<R extends CallerRequest, T>(
+  pending: Pick<ReturnType<typeof createPendingRequests<R>>, 'take' | 'end'>,
+  { limit, now }: { readonly limit: number; readonly now: number },
+  store: (taken: readonly Pending<R>[]) => Promise<T>,
+): Promise<T | null> {
+  const taken = pending.take(limit, now);
+  if (taken.length === 0) return null;
+  let retryAt: number | null = now;
+  try {
+    const stored = await store(taken);
+    retryAt = null;
+    return stored;
+  } finally {
+    for (const request of taken) pending.end(request, retryAt);
+  }
+}
+
 /** Waiting observations, each in the line of every caller that waits for it. */
 function createWaiting<R extends CallerRequest>(keyOf: (request: R) => string) {
   const byKey = new Map<string, Pending<R>>();

@@ -67,7 +67,7 @@ const GATEWAY_SHARE = 0.75;
 export async function runNftObserver(options: NftObserverOptions): Promise<ObserverRun> {
   const { config, blocks, nftsAfter } = options;
   return await startObserver(OBSERVER, options, async (observer) => {
-    const { pool, now, retryWhileUnavailable } = observer;
+    const { pool, now } = observer;
     const gatewaySlots = Math.max(1, Math.floor(config.nftConcurrency * GATEWAY_SHARE));
     const hosts = createHostSlots((host) => (host === GATEWAY ? gatewaySlots : config.nftHostConcurrency));
     const store = createNftStore(pool, options.schema, () => hosts.full());
@@ -85,13 +85,11 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
     await observer.consume(
       [topics.requests],
       async (batch) => {
-        const nfts = readRequests(observer, batch, 'nft.metadata_requested').map(
-          ({ token, token_id: tokenId }) => ({ token, tokenId }),
+        const requests = readRequests(observer, batch, 'nft.metadata_requested').map(
+          ({ token, token_id: tokenId, caller }) => ({ token, tokenId, caller }),
         );
-        const distinct = [...new Map(nfts.map((nft) => [nftKey(nft), nft])).values()];
-        if (distinct.length === 0) return;
-        await retryWhileUnavailable(() => store.request(distinct, now()));
-        worker.wake();
+        store.request(requests, now());
+        if (requests.length > 0) worker.wake();
       },
       { groupId: `observe-${OBSERVER}-${topics.requests.name}` },
     );

@@ -11,6 +11,8 @@ import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
 import { CLAIM_MS, createClaimUpdate } from '../claims.ts';
 import type { TaskTable } from '../claims.ts';
+import { REQUEST_TTL_MS } from '../observer.ts';
+import { MAX_WAITING_PER_CALLER, createPendingRequests, storePending } from '../pending.ts';
 import type { TaskStore } from '../worker.ts';
 
 export const OBSERVER = 'nft';
@@ -19,6 +21,10 @@ export interface NftTask extends Nft {
   readonly standard: TokenStandard;
   /** A minted NFT may have failed before it existed, or after it was burned. */
   readonly isMint?: boolean;
+}
+
+export interface NftRequest extends Nft {
+  readonly caller?: string | undefined;
 }
 
 const claimRow = z
@@ -59,8 +65,11 @@ const CLOCK_SKEW_MS = 5000;
 export interface NftStore extends TaskStore<NftClaim, NftMessage> {
   /** Stores tasks; returns how many are new. */
   add(tasks: readonly NftTask[], now: number): Promise<number>;
-  /** Puts requested NFTs first, except those that are fetched or wait for their backoff. */
-  request(nfts: readonly Nft[], now: number): Promise<void>;
+  /**
+   * Adds requests to the lines of their callers. A claim puts as many NFTs as it may take first, except those that are
+   * fetched or wait for their backoff.
+   */
+  request(requests: readonly NftRequest[], now: number): void;
   /** Stores the host of a claimed task. */
   setHost(task: NftTask, host: string | null): Promise<unknown>;
 }
@@ -78,6 +87,11 @@ export function createNftStore(
 ): NftStore {
   /** Alternates which group a single free slot goes to, so that requests cannot starve the rest. */
   let isOthersTurn = true;
+  const pending = createPendingRequests<NftRequest & { readonly requestedAt: number }>({
+    keyOf: nftKey,
+    ttlMs: REQUEST_TTL_MS,
+    maxPerCaller: MAX_WAITING_PER_CALLER,
+  });
   const update = (set: string) => createClaimUpdate(pool, TABLE, set);
   const storeMessage = update('message = new.message');
   const recordOutcome = update(
@@ -88,14 +102,21 @@ export function createNftStore(
   const release = update('next_at = new.due_at');
   return {
     add: (tasks, now) => addTasks(pool, schema, tasks, now),
-    async request(nfts, now) {
-      const tasks = nfts.map((nft) => ({ ...nft, standard: 'unknown' as const }));
-      await addTasks(pool, schema, tasks, now);
-      await markRequested(pool, nfts, now);
+    request(requests, now) {
+      for (const request of requests) pending.add({ ...request, requestedAt: now }, now);
     },
     async claim(limit, now, which) {
       isOthersTurn = which === 'all' && !isOthersTurn;
-      return await claimTasks(pool, { limit, now, which, fullHosts: fullHosts(), isOthersTurn });
+      const full = fullHosts();
+      if (pending.size() > 0) {
+        const room = limit - (await countRequested(pool, now, full));
+        await storePending(pending, { limit: room, now }, async (nfts) => {
+          const tasks = nfts.map(({ token, tokenId }) => ({ token, tokenId, standard: 'unknown' as const }));
+          await addTasks(pool, schema, tasks, now);
+          await markRequested(pool, nfts, now);
+        });
+      }
+      return await claimTasks(pool, { limit, now, which, fullHosts: full, isOthersTurn });
     },
     prepare: (claim, message) => storeMessage(claim, { message }),
     done: (claim, now, message) => recordOutcome(claim, { ...outcomeOf(message), done_at: now }),
@@ -114,7 +135,7 @@ export function createNftStore(
         pool,
         z.object({ waiting: z.number(), failing: z.number() }),
         `SELECT count(*) AS waiting, count(*) FILTER (WHERE failures + troubles > 0) AS failing
-         FROM tds.nft_fetches WHERE next_at IS NOT NULL`,
+         FROM tds.nft_fetches WHERE next_at IS NOT NULL AND standard <> 'unknown'`,
       );
       return row ?? { waiting: 0, failing: 0 };
     },
@@ -217,7 +238,23 @@ async function markRequested(pool: Pool, nfts: readonly Nft[], now: number): Pro
   );
 }
 
-/** Claims due tasks, requested ones and others in turn, none of a host without a free slot. */
+/** A due task whose host has a free slot. */
+const DUE = 'next_at <= $1 AND (host IS NULL OR host <> ALL($2))';
+
+async function countRequested(pool: Pool, now: number, fullHosts: readonly string[]): Promise<number> {
+  const [row] = await sqlRows(
+    pool,
+    z.object({ count: z.number() }),
+    `SELECT count(*) AS count FROM tds.nft_fetches WHERE ${DUE} AND asked_at IS NOT NULL`,
+    [now, fullHosts],
+  );
+  return row?.count ?? 0;
+}
+
+/**
+ * Claims due tasks, requested ones and others in turn, none of a host without a free slot. The others have a known transfer:
+ * clients may request ids that do not exist.
+ */
 async function claimTasks(
   pool: Pool,
   {
@@ -235,17 +272,18 @@ async function claimTasks(
   },
 ): Promise<NftClaim[]> {
   const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
-    WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
-  const sql = `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due(which === 'all' ? '' : 'AND false')},
+    WHERE ${DUE} AND ${more} ORDER BY next_at LIMIT $3 FOR UPDATE SKIP LOCKED)`;
+  const sql = `WITH requested AS MATERIALIZED ${due('asked_at IS NOT NULL')},
+     others AS MATERIALIZED ${due(which === 'all' ? "standard <> 'unknown'" : 'false')},
      due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM requested UNION ALL SELECT * FROM others) AS both_groups),
      ranked AS (SELECT *, row_number() OVER (PARTITION BY asked_at IS NULL ORDER BY next_at) AS rank FROM due),
      chosen AS MATERIALIZED (
-       SELECT token, token_id FROM ranked ORDER BY rank, (asked_at IS NULL) <> $5, next_at LIMIT $2)
-     UPDATE tds.nft_fetches AS claimed SET next_at = $3 FROM chosen
+       SELECT token, token_id FROM ranked ORDER BY rank, (asked_at IS NULL) <> $5, next_at LIMIT $3)
+     UPDATE tds.nft_fetches AS claimed SET next_at = $4 FROM chosen
      WHERE claimed.token = chosen.token AND claimed.token_id = chosen.token_id
      RETURNING claimed.token, claimed.token_id::text AS token_id, standard, failures, troubles, message, next_at,
        asked_at IS NOT NULL AS is_requested`;
-  const values = [now, limit, now + CLAIM_MS, fullHosts, isOthersTurn];
+  const values = [now, fullHosts, limit, now + CLAIM_MS, isOthersTurn];
   return await sqlRows(pool, claimRow, prepared(sql, values));
 }
 

@@ -9,7 +9,7 @@ import type { Alarms } from '../../../infra/health/alarms.ts';
 import { retryAfterMs } from '../../http.ts';
 import { OBSERVER_BACKOFF, REQUEST_TTL_MS } from '../observer.ts';
 import type { Observer } from '../observer.ts';
-import { MAX_WAITING_PER_CALLER, createPendingRequests } from '../pending.ts';
+import { MAX_WAITING_PER_CALLER, createPendingRequests, storePending } from '../pending.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { judgeAnswer } from './guard.ts';
 import type { GuardLimits } from './guard.ts';
@@ -112,10 +112,10 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
     request: (request) => requests.add(request),
     async round() {
       await refreshCommonTokens();
-      const { scheduled, answered } = await requests.schedule();
-      await answer(answered);
+      const answered = await requests.schedule();
+      await answer(answered ?? []);
       const called = await callFeed(() => claimTokens(pool, feed.tokensPerCall, now()));
-      if (called === null) return scheduled > 0;
+      if (called === null) return answered !== null;
       const settlements = judgeAnswer(called.claims, called.readings, limits, now()).map(
         ({ claim, verdict }): Settlement => {
           // An uncommon token is read again until its jump is confirmed or dropped.
@@ -158,19 +158,14 @@ function createRequests(
   });
   return {
     add: (request: PriceRequest) => pending.add(request, now()),
-    async schedule(): Promise<{ readonly scheduled: number; readonly answered: readonly Answered[] }> {
-      const room = pending.size() === 0 ? 0 : feed.tokensPerCall - (await countRequested(pool, now()));
-      const taken = pending.take(room, now());
-      if (taken.length === 0) return { scheduled: 0, answered: [] };
-      let retryAt: number | null = now();
-      try {
+    /** Null: no request waits, or there is no room. */
+    async schedule(): Promise<readonly Answered[] | null> {
+      if (pending.size() === 0) return null;
+      const limit = feed.tokensPerCall - (await countRequested(pool, now()));
+      return await storePending(pending, { limit, now: now() }, async (taken) => {
         const requested = new Map(taken.map(({ token, requestedAt }) => [token, requestedAt]));
-        const answered = await scheduleTokens(pool, { requested, listed: [] }, windowMs, now());
-        retryAt = null;
-        return { scheduled: taken.length, answered };
-      } finally {
-        for (const request of taken) pending.end(request, retryAt);
-      }
+        return await scheduleTokens(pool, { requested, listed: [] }, windowMs, now());
+      });
     },
   };
 }

@@ -329,6 +329,8 @@ describe('the retry schedule', () => {
     await untilPublished(id, 1);
     await untilDone();
     now += 300_000;
+    // Without a known transfer it is retried on request only.
+    await request(id);
     expect(await untilPublished(id, 2)).toMatchObject({ attempt: 2 });
     await untilDone();
     await transfer([id]);
@@ -432,12 +434,53 @@ it('claims requested NFTs only, where nothing else may be fetched', async () => 
     () => [],
   );
   await store.add([{ ...other!, standard: 'erc721' }], now);
-  await store.request([requested!], now);
+  store.request([requested!], now);
   const claimed = async (which: 'all' | 'requested') =>
     (await store.claim(10, now, which)).map(({ task }) => task.tokenId);
   expect(await claimed('requested')).toEqual([requested!.tokenId]);
   // Besides NFTs of other tests that are due again.
   expect(await claimed('all')).toContain(other!.tokenId);
+});
+
+it('claims the NFT that one caller requests among a thousand of another, and those of neither once they failed', async () => {
+  const store = createNftStore(
+    world.pool,
+    async () => null,
+    () => [],
+  );
+  const nfts = Array.from({ length: 1001 }, () => ({ token: ITEMS, tokenId: String(mint(null)) }));
+  const [wanted, ...flood] = nfts;
+  store.request(
+    flood.map((nft) => ({ ...nft, caller: 'a' })),
+    now,
+  );
+  store.request([{ ...wanted!, caller: 'b' }], now);
+  const claims = await store.claim(8, now, 'requested');
+  expect(claims.map(({ task }) => task.tokenId)).toContain(wanted!.tokenId);
+  expect(claims).toHaveLength(8);
+
+  const claim = claims.find(({ task }) => task.tokenId === wanted!.tokenId)!;
+  const retryAt = now + 1000;
+  await store.done(claim, now, {
+    type: 'nft.metadata_failed',
+    v: 1,
+    token: ITEMS,
+    token_id: wanted!.tokenId,
+    uri: null,
+    cause: 'reverted',
+    reason: 'no',
+    attempt: 1,
+    retry_at: retryAt,
+    observed_at: now,
+  });
+  const claimed = async () => (await store.claim(2000, retryAt, 'all')).map(({ task }) => task.tokenId);
+  expect(await claimed()).not.toContain(wanted!.tokenId);
+  store.request([{ ...wanted!, caller: 'b' }], retryAt);
+  expect(await claimed()).toContain(wanted!.tokenId);
+  // The observers of other tests would fetch them.
+  await world.pool.query('DELETE FROM tds.nft_fetches WHERE token_id = ANY ($1)', [
+    nfts.map(({ tokenId }) => tokenId),
+  ]);
 });
 
 it('stores outcomes that come together each for its own claim, and none for a claim that was lost', async () => {
