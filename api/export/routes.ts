@@ -8,7 +8,7 @@ import { exportRecord } from '../../schemas/api/exports.ts';
 import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput, notFound, refuseParameters } from '../http/errors.ts';
-import { WANTED_READING_BYTES } from '../http/handle-route.ts';
+import { WANTED_READING_BYTES } from '../http/sending-limits.ts';
 import { ROWS_PER_CORE } from '../http/pacing.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';

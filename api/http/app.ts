@@ -20,6 +20,7 @@ import type { HealthDeps } from '../health/health.ts';
 import { API_VERSION, describeApi } from './openapi.ts';
 import type { RequestState } from './request-state.ts';
 import type { Route } from './route.ts';
+import { limitSending } from './sending-limits.ts';
 import type { UsageCounter } from '../auth/key-usage.ts';
 
 export interface AppDeps extends RouteHandlerDeps, HealthDeps {
@@ -69,6 +70,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
   const app = new Koa<RequestState>();
   // Replaces Koa's handler, which prints requests. Route errors are answered and logged below; these come after an answer.
   app.on('error', (error: unknown) => log.debug({ err: error }, 'connection error'));
+  app.use(limitAnswers);
   app.use(identifyRequest(deps));
   app.use(recordRequest(deps));
   app.use(allowOrigins());
@@ -78,6 +80,11 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
   app.use((context) => answerUnrouted(context, router, routes));
   return app;
 }
+
+const limitAnswers: Middleware = async (context, next) => {
+  await next();
+  if (context.state.isStreamed !== true) limitSending(context, context.state.place);
+};
 
 /** Sets the request's id, its client address and the headers of every answer. */
 function identifyRequest({ trustedProxies, indexedHeight, log }: AppDeps): Middleware {

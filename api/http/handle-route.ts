@@ -21,6 +21,7 @@ import type { CallerNote, RequestState } from './request-state.ts';
 import type { Caller } from './read-queue.ts';
 import { StreamedAnswer } from './route.ts';
 import type { RequestInfo, Route, RouteAnswer, StreamedBody } from './route.ts';
+import { dropIfSlow, dropIfStalled } from './sending-limits.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface RouteHandlerDeps extends IdentifyDeps {
@@ -38,18 +39,8 @@ interface SharedByRoutes {
   readonly bodies: BodyIntake;
 }
 
-/** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
-const SENDING_SECONDS = 60;
-const WANTED_SENDING_SECONDS = 5;
-/**
- * While other requests wait for the place of a streamed answer, its client must read this many bytes per second, averaged over
- * `WANTED_READING_SECONDS`.
- */
-export const WANTED_READING_BYTES = 250_000;
-const WANTED_READING_SECONDS = 5;
 /** The source of a streamed answer stays open while its client takes nothing. */
 const STALL_MS = 60_000;
-const STALL_LOOKS = 12;
 
 /** The middleware that runs a declared route. */
 export function handleRoute(
@@ -64,6 +55,7 @@ export function handleRoute(
     state.route = route;
     state.path = route.path;
     const request = requestInfo(context, route, state);
+    state.place = request.place;
     let builds: Promise<ServedBuilds> | null = null;
     const readServed = (): Promise<ServedBuilds> => (builds ??= deps.servedBuilds());
     const { served, asOf, answer } = await route.begin({
@@ -109,7 +101,6 @@ export function handleRoute(
     const ofCaller = `${request.caller().name} ${key}`;
     const known = cache.get(key) ?? (await underWay.share(ofCaller, request.signal, make));
     if (known === null) return;
-    limitSending(context, request.place);
     context.type = 'json';
     context.body = known;
   };
@@ -166,7 +157,6 @@ async function send(
     stream(context, body as StreamedBody, { stallMs, place });
     return null;
   }
-  limitSending(context, place);
   if (declared === null) {
     context.body = null;
     return null;
@@ -213,55 +203,9 @@ function stream(
   // Before Koa's own listener, which ends the response.
   if (withTrailers) parts.once('end', () => context.res.addTrailers(trailers()));
   context.body = parts;
+  context.state.isStreamed = true;
   dropIfStalled(context, stallMs);
   dropIfSlow(context, place);
-}
-
-/**
- * Disconnects a client that takes nothing of what waits for it. The kernel buffers up to some MB, and takes more only when
- * much of that is gone: a client that takes less than some 20 kB/s may look as if it took nothing.
- */
-function dropIfStalled(context: Context, stallMs: number): void {
-  const { res } = context;
-  let [taken, stalled] = [-1, 0];
-  whileSending(context, stallMs / STALL_LOOKS, () => {
-    const waiting = res.writableLength;
-    const now = (res.socket?.bytesWritten ?? 0) - waiting;
-    stalled = waiting > 0 && now === taken ? stalled + 1 : 0;
-    taken = now;
-    if (stalled >= STALL_LOOKS) res.destroy();
-  });
-}
-
-/** Disconnects a client that takes little of what waits for it, while others wait for the place that its request keeps. */
-function dropIfSlow(context: Context, place: RequestInfo['place']): void {
-  const { res } = context;
-  let [before, seconds, bytes] = [0, 0, 0];
-  whileSending(context, 1000, () => {
-    const waiting = res.writableLength;
-    const taken = (res.socket?.bytesWritten ?? 0) - waiting;
-    [seconds, bytes] = waiting > 0 && place.isWanted() ? [seconds + 1, bytes + taken - before] : [0, 0];
-    before = taken;
-    if (seconds < WANTED_READING_SECONDS) return;
-    if (bytes < seconds * WANTED_READING_BYTES) res.destroy();
-    [seconds, bytes] = [0, 0];
-  });
-}
-
-/** Disconnects a client that reads too slowly, sooner if others wait for the place that its request keeps. */
-function limitSending(context: Context, place: RequestInfo['place']): void {
-  let seconds = 0;
-  whileSending(context, 1000, () => {
-    seconds += 1;
-    if (seconds >= (place.isWanted() ? WANTED_SENDING_SECONDS : SENDING_SECONDS)) context.res.destroy();
-  });
-}
-
-/** Calls `look` at an interval until the response is closed, which it already is when the client has disconnected. */
-function whileSending({ res }: Context, everyMs: number, look: () => void): void {
-  if (res.closed) return;
-  const timer = setInterval(look, everyMs);
-  res.once('close', () => clearInterval(timer));
 }
 
 /** Items that are to be made while they are sent. */

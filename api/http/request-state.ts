@@ -1,4 +1,4 @@
-import type { Route } from './route.ts';
+import type { RequestInfo, Route } from './route.ts';
 
 /** The caller for the access log, and the hook to run when the call ends. */
 export interface CallerNote {
@@ -17,5 +17,9 @@ export interface RequestState {
   /** The declared path of the matched route. */
   path?: string;
   route?: Route;
+  /** The place for reads that the request may keep until its answer is sent. */
+  place?: RequestInfo['place'];
+  /** A `StreamedAnswer`, which may be sent for long. */
+  isStreamed?: boolean;
   note: CallerNote;
 }

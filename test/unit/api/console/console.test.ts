@@ -1,12 +1,14 @@
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
+import { connect } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { loadConsole } from '../../../../api/console/console.ts';
 import { createApp } from '../../../../api/http/app.ts';
@@ -48,6 +50,8 @@ beforeAll(async () => {
   writeFileSync(join(folder, 'docs.html'), '<html>reference</html>');
   writeFileSync(join(folder, 'favicon.svg'), '<svg/>');
   writeFileSync(join(folder, 'assets', 'index-1a2b.js'), script);
+  // More than the kernel holds between server and client.
+  writeFileSync(join(folder, 'assets', 'large-3c4d.js'), Buffer.alloc(32 * 1024 * 1024, ' '));
   writeFileSync(join(folder, '.sources'), 'hash');
   server = await serve('https://gateway.example/base');
   without = await serve(null);
@@ -146,4 +150,23 @@ test('without a built console its paths are answered 404', async () => {
   expect(await loadConsole(join(folder, 'missing'), '')).toBeNull();
   const answer = await fetch(urlOf(without));
   expect([answer.status, await answer.json()]).toMatchObject([404, { code: 'not_found' }]);
+});
+
+test('a client that does not read an asset within a minute is disconnected', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  try {
+    const accepted = once(server, 'connection');
+    const client = connect((server.address() as AddressInfo).port, '127.0.0.1').pause();
+    client.on('error', () => {});
+    client.write('GET /assets/large-3c4d.js HTTP/1.1\r\nHost: x\r\n\r\n');
+    const [ours] = await accepted;
+    await vi.waitFor(() => expect(ours.bytesWritten).toBeGreaterThan(0));
+    vi.advanceTimersByTime(59_000);
+    expect(ours.destroyed).toBe(false);
+    vi.advanceTimersByTime(1000);
+    expect(ours.destroyed).toBe(true);
+    client.destroy();
+  } finally {
+    vi.useRealTimers();
+  }
 });
