@@ -8,6 +8,7 @@ import { balancesAt } from '../../../projections/balances-at.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
 import type { Pair } from '../../../projections/balances/queries.ts';
 import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
+import { isReadable } from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { requestSubject } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -17,8 +18,9 @@ import type { ServedBuilds } from '../../../projections/served.ts';
 const POLL_MS = 100;
 /** Longest wait for balances that were requested from the chain. */
 const CHAIN_WITHIN_MS = 8000;
-/** After a wait without an answer none is waited for during this time: the node may be unavailable. */
+/** After a wait in which none of the requested pairs was read, waits are short for this time: the node may be unavailable. */
 const CHAIN_RETRY_MS = 60_000;
+const CHAIN_WITHIN_MS_OF_RETRY = 1000;
 /** Longest wait for a block that is being replaced to leave the index; then it counts as no longer indexed. */
 const REORG_WITHIN_MS = 10_000;
 
@@ -27,61 +29,89 @@ interface Block {
   readonly hash: string;
 }
 type Subject = Pair & PairFacts;
-/** Balances after a block, by `pairKey`; null: unknown. */
-type Balances = ReadonlyMap<string, bigint | null>;
+interface FoundBalance {
+  /** null: unknown. */
+  readonly balance: bigint | null;
+  /** When the newest read of the pair from the chain was requested, unix milliseconds; 0: never read. */
+  readonly requestedAt: number;
+}
+/** Balances after a block, by `pairKey`. */
+type Found = ReadonlyMap<string, FoundBalance>;
 
 /**
- * Returns a function that reads balances after a block; null where the block is no longer indexed. Unknown balances are
- * requested from the chain, and waited for.
+ * Returns a function that reads balances after a block, by `pairKey`, null for an unknown one; null where the block is no
+ * longer indexed. Unknown balances are requested from the chain, and waited for until each pair has been read or refused: a
+ * balance can stay unknown after that.
  */
 export function createBalanceReader(
   deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
-): (block: Block, subjects: readonly Subject[]) => Promise<Balances | null> {
-  const { readServed, clock, signal } = deps;
+): (block: Block, subjects: readonly Subject[]) => Promise<ReadonlyMap<string, bigint | null> | null> {
+  const { clock, signal } = deps;
   let retryChainAt = 0;
-  return async (block, subjects) => {
-    const readOnce = async (): Promise<Balances | null | 'reorg'> =>
-      await readServed((served) => balancesAfter(deps, served, block, subjects));
-    const read = async (): Promise<Balances | null> => {
-      const found = await pollUntil(readOnce, (one) => one !== 'reorg', {
+  const find = async (block: Block, subjects: readonly Subject[]): Promise<Found | null> => {
+    const before = await findUnlessReorg(deps, block, subjects);
+    const unknown = subjects.filter(
+      (subject) => isReadable(subject) && before?.get(pairKey(subject))?.balance === null,
+    );
+    if (unknown.length === 0) return before;
+    const requestedAt = await requestFromChain(deps, unknown);
+    const unanswered = (found: Found): readonly Pair[] =>
+      unknown.filter((pair) => {
+        const one = found.get(pairKey(pair));
+        return one?.balance === null && one.requestedAt < requestedAt;
+      });
+    const after = await pollUntil(
+      async () => await findUnlessReorg(deps, block, subjects),
+      (found) => found === null || unanswered(found).length === 0,
+      {
         everyMs: POLL_MS,
-        withinMs: REORG_WITHIN_MS,
+        withinMs: clock.now() < retryChainAt ? CHAIN_WITHIN_MS_OF_RETRY : CHAIN_WITHIN_MS,
         clock,
         signal,
-      });
-      return found === 'reorg' ? null : found;
-    };
-    const balances = await read();
-    const isKnown = (found: Balances | null): boolean =>
-      found === null || ![...found.values()].includes(null);
-    if (isKnown(balances) || clock.now() < retryChainAt) return balances;
-    const unknown = subjects.filter((subject) => balances?.get(pairKey(subject)) === null);
-    await requestFromChain(
-      deps,
-      unknown.filter(({ standard }) => standard !== 'erc1155'),
+      },
     );
-    const answered = await pollUntil(read, isKnown, {
-      everyMs: POLL_MS,
-      withinMs: CHAIN_WITHIN_MS,
-      clock,
-      signal,
-    });
-    if (!isKnown(answered)) retryChainAt = clock.now() + CHAIN_RETRY_MS;
-    return answered;
+    if (after !== null)
+      retryChainAt = unanswered(after).length < unknown.length ? 0 : clock.now() + CHAIN_RETRY_MS;
+    return after;
+  };
+  return async (block, subjects) => {
+    const found = await find(block, subjects);
+    return found === null ? null : new Map([...found].map(([pair, { balance }]) => [pair, balance]));
   };
 }
 
+/** Waits while the block is being replaced; null where it is no longer indexed. */
+async function findUnlessReorg(
+  deps: MatchDeps,
+  block: Block,
+  subjects: readonly Subject[],
+): Promise<Found | null> {
+  const { readServed, clock, signal } = deps;
+  const find = async (): Promise<Found | null | 'reorg'> =>
+    await readServed((served) => balancesAfter(deps, served, block, subjects));
+  const found = await pollUntil(find, (one) => one !== 'reorg', {
+    everyMs: POLL_MS,
+    withinMs: REORG_WITHIN_MS,
+    clock,
+    signal,
+  });
+  return found === 'reorg' ? null : found;
+}
+
+/** Returns the time of the requests, unix milliseconds: a read made for one of them has at least this `requested_at`. */
 async function requestFromChain(
   { publisher, clock }: { readonly publisher: Pick<Publisher, 'publish'> } & Pick<MatchDeps, 'clock'>,
   pairs: readonly Pair[],
-): Promise<void> {
+): Promise<number> {
+  const requestedAt = clock.wallTime();
   await publisher.publish(
     topics.requests,
     pairs.map(({ account, token }) => {
       const value = { type: 'balance.requested' as const, v: 1 as const, account, token };
-      return { key: requestSubject(value), value: { ...value, requested_at: clock.wallTime() } };
+      return { key: requestSubject(value), value: { ...value, requested_at: requestedAt } };
     }),
   );
+  return requestedAt;
 }
 
 /** `reorg`: the block is being replaced. */
@@ -90,9 +120,13 @@ async function balancesAfter(
   served: ServedBuilds,
   { height, hash }: Block,
   pairs: readonly Subject[],
-): Promise<Balances | null | 'reorg'> {
+): Promise<Found | null | 'reorg'> {
   const readsOf = await chainReads(pool, served, pairs);
   const all = pairs.map((pair) => ({ ...pair, anchors: readsOf(pair).anchors }));
+  const requestedAt = (pair: Pair): number => {
+    const { anchors, refusal } = readsOf(pair);
+    return Math.max(refusal?.requestedAt ?? 0, ...anchors.map((anchor) => anchor.requestedAt));
+  };
   const heights = [height, ...all.flatMap(({ anchors }) => anchors.map(({ block }) => block))];
   const [run, blocks] = await Promise.all([
     newestRun(clickhouse, served),
@@ -121,7 +155,12 @@ async function balancesAfter(
     if (replaced.size === 0) {
       // The ledger was read of this block only if it still is the indexed one.
       if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
-      return new Map(pairs.map((pair, i) => [pairKey(pair), found[i]?.balances[0] ?? null]));
+      return new Map(
+        pairs.map((pair, i) => [
+          pairKey(pair),
+          { balance: found[i]?.balances[0] ?? null, requestedAt: requestedAt(pair) },
+        ]),
+      );
     }
     subjects = subjects.map((one) => ({
       ...one,

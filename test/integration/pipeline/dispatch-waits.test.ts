@@ -28,7 +28,15 @@ import type { BlockBody, RawEvent } from '../../../schemas/messages/chain-blocks
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { webhookBody } from '../../../schemas/webhooks/events.ts';
-import { ART, COIN, accepted, makeBlock, transferEvent } from '../../support/chain-messages.ts';
+import {
+  ART,
+  COIN,
+  ITEMS,
+  accepted,
+  batchEvent,
+  makeBlock,
+  transferEvent,
+} from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
@@ -317,45 +325,93 @@ describe('a halt of the ledger', () => {
   });
 });
 
+/** The requests of balances so far, by account. */
+async function requested(): Promise<ReadonlyMap<Felt, number>> {
+  const found = new Map<Felt, number>();
+  for (const { partition, low, high } of await world.kafka.offsets(topics.requests))
+    for await (const { value } of world.kafka.readRange(topics.requests, partition, low, high)) {
+      const request = requestsMessage.parse(JSON.parse(value.toString()));
+      if (request.type === 'balance.requested') found.set(request.account, request.requested_at);
+    }
+  return found;
+}
+
+async function untilRequested(account: Felt): Promise<number> {
+  await until(async () => (await requested()).has(account));
+  return (await requested()).get(account) ?? 0;
+}
+
+/** What the observer publishes of a pair of the coin, read at a block. */
+async function publishRead(
+  account: Felt,
+  { height, hash }: BlockBody,
+  requestedAt: number,
+  read: { type: 'balance.observed'; balance: string } | { type: 'balance.refused'; reason: string },
+): Promise<void> {
+  const common = { v: 1 as const, account, token: COIN, block: height, block_hash: hash, l1_height: null };
+  const value = { ...common, observed_at: requestedAt, requested_at: requestedAt, ...read };
+  await publisher.publish(topics.balances, [{ key: `${account}:${COIN}`, value }]);
+}
+
 it('sends a balance that was being read from the chain when the dispatcher stopped', async () => {
-  const requestedAt = async (): Promise<number[]> => {
-    const found = [];
-    for (const { partition, low, high } of await world.kafka.offsets(topics.requests))
-      for await (const { value } of world.kafka.readRange(topics.requests, partition, low, high))
-        found.push(requestsMessage.parse(JSON.parse(value.toString())).requested_at);
-    return found.toSorted((a, b) => a - b);
-  };
-  const before = (await requestedAt()).length;
   const publishedAt = Date.now();
   // Nothing is indexed between, so the ledger alone does not know what was there.
   const far = block(5000, mint(9n));
   await publishBlocks(far);
-  await until(async () => (await requestedAt()).length > before);
-  expect((await requestedAt()).at(-1)).toBeGreaterThanOrEqual(publishedAt);
+  expect(await untilRequested(ALICE)).toBeGreaterThanOrEqual(publishedAt);
   await stopDispatching();
   expect((await bodies('balance.changed')).has(5000)).toBe(false);
 
-  await publisher.publish(topics.balances, [
-    {
-      key: `${ALICE}:${COIN}`,
-      value: {
-        type: 'balance.observed',
-        v: 1,
-        account: ALICE,
-        token: COIN,
-        block: 5000,
-        block_hash: far.hash,
-        observed_at: 1,
-        requested_at: 1,
-        l1_height: null,
-        balance: '77',
-      },
-    },
-  ]);
+  await publishRead(ALICE, far, 1, { type: 'balance.observed', balance: '77' });
   await dispatch();
   await until(async () => (await bodies('balance.changed')).has(5000));
   expect((await bodies('balance.changed')).get(5000)).toMatchObject({
     balance: '77',
     previous_balance: '68',
+  });
+});
+
+describe('a balance that cannot be known', () => {
+  // Nothing is known of them but what the chain answers.
+  const [BOB, CAROL, DAVE, ERIN] = [0xb0bn, 0xca401n, 0xdafen, 0xe914n].map(toFelt) as [
+    Felt,
+    Felt,
+    Felt,
+    Felt,
+  ];
+  const mintTo = (account: Felt): RawEvent => transferEvent(COIN, ZERO_FELT, account, 9n);
+  const sent = async (height: number, ms?: number): Promise<unknown> => {
+    await until(async () => (await bodies('balance.changed')).has(height), ms);
+    return (await bodies('balance.changed')).get(height)?.['balance'];
+  };
+  const answerLater = async (account: Felt, at: BlockBody): Promise<void> => {
+    const requestedAt = await untilRequested(account);
+    await systemClock.sleep(300);
+    await publishRead(account, at, requestedAt, { type: 'balance.observed', balance: '77' });
+  };
+
+  it('is not waited for where its contract has no balance of an account', async () => {
+    await publishBlocks(block(5001, batchEvent(ITEMS, ZERO_FELT, ALICE, [[1n, 9n]])));
+    expect(await sent(5001, 5000)).toBe(null);
+  });
+
+  it('is not waited for once the contract has refused it', async () => {
+    const refused = block(5002, mintTo(BOB));
+    await publishBlocks(refused);
+    const requestedAt = await untilRequested(BOB);
+    await publishRead(BOB, refused, requestedAt, { type: 'balance.refused', reason: 'no' });
+    expect(await sent(5002, 5000)).toBe(null);
+  });
+
+  it('leaves the balances of later blocks known', async () => {
+    const unanswered = block(5003, mintTo(CAROL));
+    await publishBlocks(unanswered);
+    expect(await sent(5003)).toBe(null);
+    for (const later of [block(5004, mintTo(DAVE)), block(5005, mintTo(ERIN))]) {
+      const { height } = later;
+      await publishBlocks(later);
+      await answerLater(height === 5004 ? DAVE : ERIN, later);
+      expect(await sent(height)).toBe('77');
+    }
   });
 });
