@@ -33,7 +33,7 @@ export interface RpcCall<T> {
 
 export interface Rpc {
   call<T>(call: RpcCall<T>, options?: CallOptions): Promise<T>;
-  /** One HTTP request. An error of one call is returned as its outcome; an error of the exchange is thrown. */
+  /** One HTTP request. An error of one call is its outcome; one of the exchange, or a server fault of every call, is thrown. */
   batch<T>(calls: readonly RpcCall<T>[], options?: CallOptions): Promise<Outcome<T>[]>;
   close(): Promise<void>;
 }
@@ -156,15 +156,18 @@ function readBatch<T>(
     json.map((item: unknown) => [isObject(item) ? item['id'] : null, item]),
   );
   const share = Math.ceil(bytes / calls.length);
-  return calls.map(({ method, parse }, index) => {
+  const outcomes = calls.map(({ method, parse }, index): Outcome<T> => {
     const id = firstId + index;
     if (!byId.has(id)) throw invalidAnswer(`the answer to a batch lacks call ${index} (${method})`);
     const outcome = readEnvelope(method, byId.get(id), id);
-    if (outcome.ok) return { ok: true, value: parse(outcome.value, share) };
-    // A server fault fails the exchange, so that the whole batch is retried.
-    if (outcome.error.retryable) throw outcome.error;
-    return outcome;
+    return outcome.ok ? { ok: true, value: parse(outcome.value, share) } : outcome;
   });
+  // Where the node failed to answer any call, the whole batch is retried.
+  const faults = outcomes.flatMap((outcome) =>
+    outcome.ok || !isRetryable(outcome.error) ? [] : [outcome.error],
+  );
+  if (faults[0] !== undefined && faults.length === outcomes.length) throw faults[0];
+  return outcomes;
 }
 
 /** With `id` null, an error without an id is accepted: a refused batch has none. */

@@ -13,6 +13,8 @@ export type Pending<R extends CallerRequest> = R & {
   /** When the newest request arrived. */
   readonly receivedAt: number;
   readonly dueAt: number;
+  /** Most observations that are made together with it. */
+  readonly batchLimit: number;
   /** Who waits for it. */
   readonly callers: ReadonlySet<string>;
 };
@@ -37,8 +39,8 @@ export function createPendingRequests<R extends CallerRequest>(options: {
   const { keyOf } = options;
   const waiting = createWaiting<R>(keyOf);
   const inProgress = new Set<string>();
-  /** Removes the next due observation of a line, and the expired ones before it. */
-  const takeNext = (keys: Iterator<string>, now: number): Pending<R> | null => {
+  /** Removes the next due observation of a line, of any or of the given batch limit, and the expired ones before it. */
+  const takeNext = (keys: Iterator<string>, now: number, batchLimit?: number): Pending<R> | null => {
     for (let turn = keys.next(); turn.done !== true; turn = keys.next()) {
       const key = turn.value;
       const next = waiting.get(key);
@@ -46,7 +48,7 @@ export function createPendingRequests<R extends CallerRequest>(options: {
       if (now - next.receivedAt > options.ttlMs) {
         waiting.remove(next);
         options.onExpired?.();
-      } else if (next.dueAt <= now && !inProgress.has(key)) {
+      } else if (isDue(next, now, batchLimit) && !inProgress.has(key)) {
         waiting.remove(next);
         inProgress.add(key);
         return next;
@@ -57,7 +59,7 @@ export function createPendingRequests<R extends CallerRequest>(options: {
 
   return {
     /** Adds a request. One observation answers every request that arrived before it began. */
-    add(request: R, now: number): void {
+    add(request: R, now: number, batchLimit = Infinity): void {
       const { requestedAt, caller = '' } = request;
       const existing = waiting.get(keyOf(request));
       const isFull = waiting.sizeOf(caller) >= options.maxPerCaller;
@@ -71,17 +73,19 @@ export function createPendingRequests<R extends CallerRequest>(options: {
         requestedAt: Math.max(existing?.requestedAt ?? 0, requestedAt),
         receivedAt: now,
         dueAt: existing?.dueAt ?? now,
+        batchLimit: existing?.batchLimit ?? batchLimit,
         callers: isFull ? callers : new Set([...callers, caller]),
       });
     },
-    /** Takes due observations that are not in progress, one of each caller in turn; drops the expired ones. */
+    /** Takes a batch of due observations that are not in progress, one of each caller in turn; drops the expired ones. */
     take(limit: number, now: number): Pending<R>[] {
       const taken: Pending<R>[] = [];
+      const isFull = (): boolean => taken.length >= Math.min(limit, taken[0]?.batchLimit ?? limit);
       let turns = waiting.turns();
-      while (turns.length > 0 && taken.length < limit) {
+      while (turns.length > 0 && !isFull()) {
         turns = turns.filter(({ caller, keys }) => {
-          if (taken.length >= limit) return false;
-          const next = takeNext(keys, now);
+          if (isFull()) return false;
+          const next = takeNext(keys, now, taken[0]?.batchLimit);
           if (next === null) return false;
           taken.push(next);
           waiting.endTurn(caller);
@@ -90,8 +94,8 @@ export function createPendingRequests<R extends CallerRequest>(options: {
       }
       return taken;
     },
-    /** Ends an observation; with `retryAt` it is pending again. */
-    end(ended: Pending<R>, retryAt: number | null): void {
+    /** Ends an observation; with `retryAt` it is pending again, for a batch of at most `batchLimit`. */
+    end(ended: Pending<R>, retryAt: number | null, batchLimit = ended.batchLimit): void {
       const key = keyOf(ended);
       inProgress.delete(key);
       if (retryAt === null) return;
@@ -102,12 +106,19 @@ export function createPendingRequests<R extends CallerRequest>(options: {
         // A request that arrived in the meantime expires later.
         receivedAt: newer?.receivedAt ?? ended.receivedAt,
         dueAt: retryAt,
+        batchLimit,
         callers: new Set([...ended.callers, ...(newer?.callers ?? [])]),
       });
     },
     size: (): number => waiting.size() + inProgress.size,
   };
 }
+
+const isDue = (
+  { dueAt, batchLimit: own }: Pick<Pending<CallerRequest>, 'dueAt' | 'batchLimit'>,
+  now: number,
+  batchLimit = own,
+): boolean => dueAt <= now && own === batchLimit;
 
 /** Stores requests that are taken in turn; those that could not be stored are pending again. Null: none is due. */
 export async function storePending<R extends CallerRequest, T>(

@@ -56,6 +56,11 @@ export interface BalanceReader {
 }
 
 const PAIRS_PER_CALL = 50;
+/**
+ * The pairs of a batch that failed are read in batches smaller by this factor, and in the end alone: one call that the node
+ * cannot answer in time, or a batch that is too large for it, fails a whole batch.
+ */
+const SPLIT = 8;
 const CONCURRENT_CALLS = 4;
 /** One batch of calls with its retries; then its pairs are read at a newer block. */
 const READ_TIMEOUT_MS = 15_000;
@@ -75,25 +80,43 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
     onDropped: () => metrics.reads.inc({ outcome: 'dropped' }),
   });
   const readBatch = createBatchReader(observer, options, metrics);
+  /** Tokens of which a pair was read alone in vain: their pairs are read alone until one is answered. */
+  const isolated = createLruCache<Felt, true>(10_000);
   const running = new Set<Promise<void>>();
 
-  async function process(batch: readonly PendingRead[]): Promise<void> {
-    let unread: readonly PendingRead[] = batch;
+  function logFailure(error: unknown, pairs: number): void {
+    // An error that is not marked retryable needs an operator's look; the batch is retried all the same.
+    const isTransient = isRetryable(error) || isPostgresUnavailable(error) || signal.aborted;
+    log[isTransient ? 'warn' : 'error']({ err: error, pairs }, 'balances not read, retrying');
+    metrics.reads.inc({ outcome: 'failed' }, pairs);
+  }
+
+  async function readAndPublish(batch: readonly PendingRead[]): Promise<BatchResult> {
     try {
       const result = await readBatch(batch);
       for (const [topic, values] of await byTopic(result.messages, options)) {
         const messages = values.map((value) => ({ key: pairKey(value), value }));
         await publisher.publish(topic, messages);
       }
-      ({ unread } = result);
+      if (result.nodeError !== undefined) logFailure(result.nodeError, result.unread.length);
+      return result;
     } catch (error) {
-      // An error that is not marked retryable needs an operator's look; the batch is retried all the same.
-      const isTransient = isRetryable(error) || isPostgresUnavailable(error) || signal.aborted;
-      log[isTransient ? 'warn' : 'error']({ err: error, pairs: batch.length }, 'balances not read, retrying');
-      metrics.reads.inc({ outcome: 'failed' }, batch.length);
+      logFailure(error, batch.length);
+      return { messages: [], unread: batch };
     }
+  }
+
+  async function process(batch: readonly PendingRead[]): Promise<void> {
+    const { unread, nodeError } = await readAndPublish(batch);
     const failed = new Set(unread);
-    for (const read of batch) pending.end(read, failed.has(read) ? now() + RETRY_MS : null);
+    const isSplit = nodeError !== undefined && unread.length > 1 && !signal.aborted;
+    const batchLimit = isSplit ? Math.ceil(unread.length / SPLIT) : undefined;
+    const retryAt = isSplit ? now() : now() + RETRY_MS;
+    for (const read of batch) pending.end(read, failed.has(read) ? retryAt : null, batchLimit);
+    const [alone] = batch.length === 1 ? batch : [];
+    if (alone === undefined) return;
+    if (nodeError !== undefined) isolated.set(alone.token, true);
+    else if (unread.length === 0) isolated.delete(alone.token);
   }
 
   observer.releasers.push('reads', async () => void (await Promise.all(running)));
@@ -110,7 +133,11 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
     metrics.waiting.set(pending.size());
     return false;
   });
-  return { request: (request) => pending.add(request, now()), wake: () => loop.wake() };
+  return {
+    request: (request) =>
+      pending.add(request, now(), isolated.get(request.token) === true ? 1 : PAIRS_PER_CALL),
+    wake: () => loop.wake(),
+  };
 }
 
 /** Where to publish each message: nothing is kept for ever of a pair that has no balance and that nothing moved. */
@@ -127,7 +154,15 @@ async function byTopic(
   );
 }
 
-/** Returns a function that reads a batch of pairs; `unread` is to be tried again. */
+interface BatchResult {
+  readonly messages: BalancesMessage[];
+  /** To be tried again. */
+  readonly unread: readonly PendingRead[];
+  /** Why the node answered no call of the batch. */
+  readonly nodeError?: unknown;
+}
+
+/** Returns a function that reads a batch of pairs. */
 function createBatchReader(
   { now, signal }: Observer,
   { node: unpaced, callsPerSecond, newestBlock, l1Height }: BalanceReaderOptions,
@@ -144,9 +179,7 @@ function createBatchReader(
     return { ...last.message, requested_at: read.requestedAt };
   };
 
-  return async (
-    batch: readonly PendingRead[],
-  ): Promise<{ messages: BalancesMessage[]; unread: PendingRead[] }> => {
+  return async (batch: readonly PendingRead[]): Promise<BatchResult> => {
     const l1 = await l1Height();
     const block = await newestBlock();
     if (block === null) return { messages: [], unread: [...batch] };
@@ -154,7 +187,12 @@ function createBatchReader(
     const fresh = batch.filter((read) => recentMessage(read, block) === null);
     if (fresh.length === 0) return { messages, unread: [] };
     const at = now();
-    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints);
+    let readings: readonly BalanceReading[];
+    try {
+      readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints);
+    } catch (nodeError) {
+      return { messages, unread: fresh, nodeError };
+    }
     const unread: PendingRead[] = [];
     for (const [index, read] of fresh.entries()) {
       const reading = readings[index];

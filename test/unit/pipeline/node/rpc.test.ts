@@ -147,6 +147,34 @@ describe('a batch', () => {
     ]);
   });
 
+  test.each([-32603, -32000])('answers other calls where one has the server fault %i', async (code) => {
+    const { rpc, calls } = await rpcTo(({ id }) => ({
+      body: JSON.stringify([
+        { jsonrpc: '2.0', id, error: { code, message: 'out of memory' } },
+        { jsonrpc: '2.0', id: id + 1, result: 2 },
+      ]),
+    }));
+    expect(await rpc.batch([ask, ask])).toMatchObject([
+      { ok: false, error: { rpcCode: code } },
+      { ok: true, value: 2 },
+    ]);
+    expect(calls()).toBe(1);
+  });
+
+  test('is retried whole if every call has a server fault', async () => {
+    const { rpc, calls } = await rpcTo(({ id }, count) => ({
+      body: JSON.stringify(
+        [id, id + 1].map((each) => ({
+          jsonrpc: '2.0',
+          id: each,
+          ...(count < 3 ? { error: { code: -32603, message: 'starting' } } : { result: 1 }),
+        })),
+      ),
+    }));
+    expect(await rpc.batch([ask, ask])).toMatchObject([{ ok: true }, { ok: true }]);
+    expect(calls()).toBe(3);
+  });
+
   test('is retried whole if an answer is missing', async () => {
     const { rpc, calls } = await rpcTo(({ id }, count) => ({
       body: JSON.stringify(

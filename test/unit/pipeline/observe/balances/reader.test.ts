@@ -4,8 +4,10 @@ import { expect, it, vi } from 'vitest';
 import { Releasers } from '../../../../../infra/lifecycle.ts';
 import { createMetrics } from '../../../../../infra/metrics.ts';
 import { startBalanceReader } from '../../../../../pipeline/observe/balances/reader.ts';
+import type { FunctionCall } from '../../../../../pipeline/node/types.ts';
 import type { Observer } from '../../../../../pipeline/observe/observer.ts';
 import { startLoop } from '../../../../../pipeline/loop.ts';
+import { AppError } from '../../../../../schemas/errors.ts';
 import { toFelt, ZERO_FELT } from '../../../../../schemas/felt.ts';
 
 const token = toFelt(7n);
@@ -20,10 +22,13 @@ function world({
   balanceOf = () => 1n,
   moved = [],
   callsPerSecond = 1_000_000,
+  fails,
 }: {
   balanceOf?: (account: bigint) => bigint;
   moved?: readonly string[];
   callsPerSecond?: number;
+  /** Whether a call of these pairs fails; without it, every call waits to be answered by the test. */
+  fails?: (pairs: readonly FunctionCall[]) => boolean;
 } = {}) {
   const published: Published[] = [];
   const calls: { accounts: bigint[]; signal: AbortSignal | undefined; answer: () => void }[] = [];
@@ -63,7 +68,8 @@ function world({
         const { promise, resolve } = Promise.withResolvers<void>();
         const accounts = requests.map(({ calldata: [account = ZERO_FELT] }) => BigInt(account));
         calls.push({ accounts, signal, answer: resolve });
-        await promise;
+        if (fails === undefined) await promise;
+        else if (fails(requests)) throw new AppError('NODE_UNREACHABLE', 'time-out', { retryable: true });
         return accounts.map((account) => ({
           ok: true as const,
           value: [toFelt(balanceOf(account)), ZERO_FELT],
@@ -135,4 +141,37 @@ it('gives a batch its whole time after a wait for the rate limit, which a stop e
   } finally {
     vi.useRealTimers();
   }
+});
+
+it('reads every other pair of a batch that one pair fails, and further pairs of its token alone', async () => {
+  const slowToken = toFelt(8n);
+  const { reader, calls, published } = world({
+    fails: (pairs) => pairs.some(({ contract }) => contract === slowToken),
+  });
+  const ask = (account: bigint, of = token): void =>
+    reader.request({ account: toFelt(account), token: of, caller: `${account}`, requestedAt: 1000 });
+  for (let account = 1n; account <= 40n; account += 1n) ask(account, account === 20n ? slowToken : token);
+  reader.wake();
+  await vi.waitFor(() => expect(published).toHaveLength(39));
+  expect(published.map(({ account }) => BigInt(account))).not.toContain(20n);
+  await vi.waitFor(() => expect(calls.at(-1)?.accounts).toEqual([20n]));
+
+  const before = calls.length;
+  for (let account = 41n; account <= 80n; account += 1n) ask(account, account === 60n ? slowToken : token);
+  reader.wake();
+  await vi.waitFor(() => expect(published).toHaveLength(78));
+  expect(
+    calls
+      .slice(before)
+      .map(({ accounts }) => accounts.length)
+      .toSorted((a, b) => a - b),
+  ).toEqual([1, 39]);
+});
+
+it('reads all pairs from a node that refuses batches of more than 20 calls', async () => {
+  const { reader, published } = world({ fails: (pairs) => pairs.length > 20 });
+  for (let account = 1n; account <= 200n; account += 1n)
+    reader.request({ account: toFelt(account), token, caller: 'a', requestedAt: 1000 });
+  reader.wake();
+  await vi.waitFor(() => expect(published).toHaveLength(200));
 });
