@@ -282,6 +282,12 @@ export const settings = {
     60,
     'seconds without progress after which an alarm is raised',
   ),
+  headStallSeconds: setting(
+    'HEAD_STALL_SECONDS',
+    integer(0, 604_800),
+    300,
+    'seconds without a new block of the node after which an alarm is raised; 0: never, as for a devnet that is often idle',
+  ),
   batchRows: setting(
     'BATCH_ROWS',
     integer(1, 1_000_000),

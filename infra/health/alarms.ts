@@ -6,6 +6,9 @@ export interface Alarms {
   clear(names: readonly string[]): Promise<void>;
 }
 
+/** The alarm that the node answers, but has no new block. */
+export const HEAD_STALLED = 'node.head-stalled';
+
 export function createAlarms(pool: Pool): Alarms {
   return {
     async raise(name, detail) {

@@ -20,6 +20,11 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
     meaning: 'a chunk has work, but no progress for `STALL_SECONDS`',
     action: 'check the node, Kafka and PostgreSQL; read the log of `ingest`',
   },
+  'node.head-stalled': {
+    meaning: 'the node answers, but has had no new block for `HEAD_STALL_SECONDS`',
+    action:
+      'check that the node syncs, or use another in `STARKNET_RPC_URL`; the network itself may have halted',
+  },
   'contract.unclassified:': {
     meaning: 'the node does not report the standard of a contract',
     action: 'see "Is everything right?" in operations.md',

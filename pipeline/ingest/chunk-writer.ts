@@ -67,6 +67,11 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       failures = 0;
       await health.progress(chunk);
     },
+    headSeen: (head) =>
+      health.headSeen(chunk, head, async () => {
+        const { timestamp } = await deps.node.getBlockHeader(head.height, { signal: lease.signal });
+        return timestamp;
+      }),
   };
   for (;;) {
     try {

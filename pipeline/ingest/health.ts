@@ -1,7 +1,10 @@
+import { HEAD_STALLED } from '../../infra/health/alarms.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { BlockPoint } from '../node/types.ts';
 import type { Fence, IngestDeps } from './ports.ts';
 
 interface HealthDeps extends Pick<IngestDeps, 'store' | 'clock' | 'log' | 'metrics'> {
-  readonly settings: Pick<IngestDeps['settings'], 'stallMs'>;
+  readonly settings: Pick<IngestDeps['settings'], 'stallMs' | 'headStallMs'>;
 }
 
 interface Watched {
@@ -9,6 +12,9 @@ interface Watched {
   progressAt: number;
   stalled: boolean;
   alarmed: boolean;
+  /** The node's newest block, and since when it has been this one, unix milliseconds. */
+  head: { readonly hash: Felt; readonly since: number } | null;
+  isHeadStalled: boolean;
 }
 
 const failing = (chunk: string): string => `ingest.failing:${chunk}`;
@@ -36,7 +42,14 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
     /** This process starts writing the chunk. With a fence, alarms change only while its lease is valid. */
     watch(chunk: string, fence?: Fence): void {
       // As if alarmed: the first progress clears the alarms of an earlier process.
-      watched.set(chunk, { fence, progressAt: clock.now(), stalled: false, alarmed: true });
+      watched.set(chunk, {
+        fence,
+        progressAt: clock.now(),
+        stalled: false,
+        alarmed: true,
+        head: null,
+        isHeadStalled: true,
+      });
     },
     unwatch(chunk: string): void {
       watched.delete(chunk);
@@ -52,6 +65,33 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       metrics.stalled.set({ chunk }, 0);
       const cleared = await tryStore(() => store.clearAlarms(alarmsOf(chunk), state.fence));
       if (cleared) Object.assign(state, { stalled: false, alarmed: false });
+    },
+    /**
+     * The writer of the chunk has read the node's newest block. Raises an alarm once that has been the same for
+     * `headStallMs`, and clears it when the block is another one.
+     *
+     * @param readTimestamp unix seconds of the block
+     */
+    async headSeen(
+      chunk: string,
+      { height, hash }: BlockPoint,
+      readTimestamp: () => Promise<number>,
+    ): Promise<void> {
+      const state = watched.get(chunk);
+      if (state === undefined) return;
+      const now = clock.wallTime();
+      if (hash !== state.head?.hash) state.head = { hash, since: now };
+      const { since } = state.head;
+      const isStalled = settings.headStallMs > 0 && now - since >= settings.headStallMs;
+      if (isStalled === state.isHeadStalled) return;
+      const changed = await tryStore(async () => {
+        if (!isStalled) return await store.clearAlarms([HEAD_STALLED], state.fence);
+        const age = Math.round(now / 1000 - (await readTimestamp()));
+        const detail = `the newest block of the node has been ${height} since ${new Date(since).toISOString()}; its timestamp was ${age} s ago when this alarm was raised`;
+        log.error({ height, seconds: Math.round((now - since) / 1000), age }, 'head of the node stalled');
+        await store.raiseAlarm(HEAD_STALLED, detail, state.fence);
+      });
+      if (changed) state.isHeadStalled = isStalled;
     },
     /** Clears what a writer that was killed, or could not reach PostgreSQL, has left of finished chunks. */
     async clearFinished(chunks: readonly string[]): Promise<void> {

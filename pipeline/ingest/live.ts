@@ -30,6 +30,7 @@ interface Live {
   readonly heads: Heads;
   readonly l1: L1Watch;
   readonly replaced: ChunkTask['replaced'];
+  readonly headSeen: ChunkTask['headSeen'];
 }
 
 /**
@@ -58,7 +59,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
   }
 }
 
-async function openLive(deps: IngestDeps, { lease, replaced }: ChunkTask): Promise<Live> {
+async function openLive(deps: IngestDeps, { lease, replaced, headSeen }: ChunkTask): Promise<Live> {
   const options = { signal: lease.signal, priority: PRIORITY };
   const chunk = await deps.store.chunk(lease);
   const indexed = createIndexedChain(chunk, await deps.store.recordedHeaders(lease));
@@ -73,6 +74,7 @@ async function openLive(deps: IngestDeps, { lease, replaced }: ChunkTask): Promi
     heads: createHeads(deps),
     l1: startL1Watch(deps, lease, indexed.final().height),
     replaced,
+    headSeen,
   };
 }
 
@@ -97,6 +99,7 @@ async function step(live: Live): Promise<Step> {
   const head = await deps.node.blockHashAndNumber(options);
   if (head === null) return 'idle';
   heads.observe(head);
+  await live.headSeen(head);
   const comparison = await compareWithHead(deps.node, indexed, head, options);
   if (comparison.kind === 'mismatch') {
     await startReorg(live, comparison.at);

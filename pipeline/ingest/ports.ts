@@ -52,6 +52,8 @@ export interface IngestSettings {
   readonly headPollMs: number;
   readonly l1PollMs: number;
   readonly stallMs: number;
+  /** After so long without another head of the node an alarm is raised; 0: never. */
+  readonly headStallMs: number;
   readonly leaseMs: number;
   /** Identifies this process as the holder of a lease. */
   readonly holder: string;
@@ -199,6 +201,8 @@ export interface ChunkTask {
   readonly replaced: { top: number };
   /** Reports a successful step, or that there is nothing to do. */
   progress(): Promise<void>;
+  /** Reports the head that the node has answered. */
+  readonly headSeen: (head: BlockPoint) => Promise<void>;
 }
 
 export interface RecordedHeader {

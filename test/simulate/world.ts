@@ -137,6 +137,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
         headPollMs: 200,
         l1PollMs: 500,
         stallMs: 60_000,
+        headStallMs: 0,
         leaseMs: 5000,
         holder: own.name,
         ...settings,

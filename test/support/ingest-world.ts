@@ -109,6 +109,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
           headPollMs: 25,
           l1PollMs: 100,
           stallMs: 60_000,
+          headStallMs: 0,
           leaseMs: 1500,
           holder: `test-${processes}`,
           ...settings,

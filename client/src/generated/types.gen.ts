@@ -1596,7 +1596,7 @@ export type PipelineStage = {
      */
     lag_messages: number | null;
     /**
-     * `behind`: has work left; `silent`: no heartbeat of its processes for 3 s; `stalled`: no progress for `STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process
+     * `behind`: has work left; `silent`: no heartbeat of its processes for 3 s; `stalled`: no progress for `STALL_SECONDS`, or no new block of the node for `HEAD_STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process
      */
     state: 'ok' | 'behind' | 'silent' | 'stalled' | 'halted' | 'missing' | 'unknown';
     detail: string | null;

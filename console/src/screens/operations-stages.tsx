@@ -77,7 +77,7 @@ function Lag({
       <small class="quiet">
         {lag}
         {lag_blocks !== null && lag_blocks > 0 && ` (${countOf(lag_blocks, 'block')})`}
-        {state !== 'ok' && detail !== null && `: ${detail}`}
+        {detail !== null && `: ${detail}`}
       </small>
     </span>
   );

@@ -13,11 +13,12 @@ import { messageId } from '../../../schemas/messages/quarantine.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import type { Consumer } from '../../health/consumers.ts';
 import { LATE_SECONDS, SILENT_SECONDS } from '../../health/heartbeat.ts';
+import { HEAD_STALLED } from '../../health/alarms.ts';
 import { remedyOf } from '../../health/remedies.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
 import { readThroughput } from './history.ts';
-import { logHeight, readPipelineStatus } from './status.ts';
+import { headAgeSeconds, logHeight, readPipelineStatus } from './status.ts';
 import type { OperatorStores, PipelineStatus } from './status.ts';
 
 const processRow = z.object({
@@ -132,8 +133,7 @@ function stagesOf(read: Read): PipelineStage[] {
       lag_blocks: head === null ? null : 0,
       lag_seconds: head === null ? null : 0,
       lag_messages: null,
-      state: head === null ? 'unknown' : 'ok',
-      detail: null,
+      ...stateOfNode(read),
     },
     { name: 'log', kind: 'log', ...log, lag_messages: null, ...stateOfLog(read, log) },
     ...stagesOfProjections(read),
@@ -170,6 +170,15 @@ function silenceOf(
   const running = processes.filter((one) => one.role === role && one.state !== 'stopped');
   if (running.some(({ state }) => state === 'live')) return null;
   return { state: 'silent', detail: `no heartbeat of \`${role}\` for ${LATE_SECONDS} s` };
+}
+
+/** While the head is not known to be stalled, the detail is its age. */
+function stateOfNode({ status, now }: Read): Pick<PipelineStage, 'state' | 'detail'> {
+  if (status.head === null) return { state: 'unknown', detail: null };
+  const stalled = status.alarms.find(({ name }) => name === HEAD_STALLED);
+  if (stalled !== undefined) return { state: 'stalled', detail: stalled.detail };
+  const age = headAgeSeconds(status, now);
+  return { state: 'ok', detail: age === null ? null : `no newer block for ${age} s` };
 }
 
 function stateOfLog(read: Read, { lag_blocks: lag }: Progress): Pick<PipelineStage, 'state' | 'detail'> {

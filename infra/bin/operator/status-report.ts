@@ -3,7 +3,7 @@ import { priceStates } from '../../../pipeline/observe/prices/store.ts';
 import type { PriceState } from '../../../pipeline/observe/prices/store.ts';
 import type { Kafka } from '../../kafka/client.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { readPipelineStatus } from './status.ts';
+import { headAgeSeconds, readPipelineStatus } from './status.ts';
 
 /** `redis`: whether it answers; null if not configured. */
 export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly redis: boolean | null };
@@ -41,9 +41,10 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
 }
 
 /** The status as lines for a terminal. */
-export function renderStatus(status: ServiceStatus): string {
+export function renderStatus(status: ServiceStatus, now = Date.now()): string {
   const { chain, head, chunks, lags, isLogAvailable, halts, alarms, quarantine, roles, repairs } = status;
   const { prices, nfts, redis } = status;
+  const age = headAgeSeconds(status, now);
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
@@ -51,6 +52,7 @@ export function renderStatus(status: ServiceStatus): string {
       chain.has_l1_tag === false ? ', no l1_accepted tag' : ''
     }`,
     `node head    ${head ?? '-'}`,
+    ...(age === null ? [] : [`head age     no newer block for ${age} s`]),
     `L1 height    ${chain.l1_height ?? '-'}`,
     '',
     ...roles.map(

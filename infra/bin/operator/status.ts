@@ -61,6 +61,18 @@ export function headHeight(
   return known.length === 0 ? null : Math.max(...known);
 }
 
+/**
+ * Whole seconds since the newest block of the node was first seen; null before the first, and while the log is ahead of what
+ * is known of it. A restart of the ingester counts as seeing it for the first time.
+ */
+export function headAgeSeconds(
+  { chain, head }: { readonly chain: ChainStatusRow; readonly head: number | null },
+  now: number,
+): number | null {
+  if (chain.head_seen_at === null || chain.head_height !== head) return null;
+  return Math.max(0, Math.floor((now - chain.head_seen_at) / 1000));
+}
+
 export type PipelineStatus = Awaited<ReturnType<typeof readPipelineStatus>>;
 
 /** What `tds status` and the API's admins are shown of the pipeline; the read-only role of the API may read it. */

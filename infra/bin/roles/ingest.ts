@@ -66,6 +66,7 @@ export const start: StartRole = async (context) => {
         headPollMs: config.headPollMs,
         l1PollMs: config.l1PollSeconds * 1000,
         stallMs: config.stallSeconds * 1000,
+        headStallMs: config.headStallSeconds * 1000,
         leaseMs: LEASE_MS,
         holder: `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`,
       },

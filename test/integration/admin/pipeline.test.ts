@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import type { Heartbeat } from '../../../infra/health/heartbeat.ts';
 import { chainProjections } from '../../../projections/index.ts';
+import { servedSchema } from '../../../projections/served.ts';
 import type { PipelineAnswer, PipelineStage } from '../../../schemas/api/admin/pipeline.ts';
 import { adminWorld } from '../../support/admin-world.ts';
 import type { AdminWorld } from '../../support/admin-world.ts';
@@ -149,6 +150,29 @@ test('the log counts as the head while what the ingester has announced is not re
     expect(stage(seen, 'api')).toMatchObject({ height: 6, lag_blocks: 2, state: 'behind' });
   });
   await world.api.pool.query("UPDATE tds.chunks SET cursor = 7 WHERE name = 'live'");
+});
+
+test('the node shows for how long it has had no new block, and when that is too long', async () => {
+  const { pool } = world.api;
+  const schema = await servedSchema(pool, 'chain-status');
+  await pool.query(`UPDATE ${schema}.status SET head_seen_at = $1`, [Date.now() - 90_000]);
+  await shows((seen) => {
+    const { state, detail } = stage(seen, 'node');
+    expect(state).toBe('ok');
+    expect(Number(/^no newer block for (\d+) s$/.exec(detail ?? '')?.[1])).toBeGreaterThanOrEqual(90);
+  });
+  const detail = 'the newest block of the node has been 6 for long';
+  await pool.query("INSERT INTO tds.alarms (name, detail) VALUES ('node.head-stalled', $1)", [detail]);
+  await shows((seen) => {
+    expect(stage(seen, 'node')).toMatchObject({ state: 'stalled', detail });
+    expect(seen.alarms).toContainEqual(
+      expect.objectContaining({
+        name: 'node.head-stalled',
+        action: expect.stringContaining('STARKNET_RPC_URL'),
+      }),
+    );
+  });
+  await pool.query("DELETE FROM tds.alarms WHERE name = 'node.head-stalled'");
 });
 
 test('a halt and an alarm show with what to do', async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readStatus, renderStatus } from '../../../infra/bin/operator/status-report.ts';
 import { serviceMetrics } from '../../../infra/bin/operator/service-metrics.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
-import { servedBuilds } from '../../../projections/served.ts';
+import { servedBuilds, servedSchema } from '../../../projections/served.ts';
 import { adminWorld } from '../../support/admin-world.ts';
 import type { AdminWorld } from '../../support/admin-world.ts';
 
@@ -31,6 +31,17 @@ test('the node head is not behind the log while the projections are', async () =
   const lines = await printed();
   expect(lines).toContain('node head    12');
   expect(lines.find((line) => line.startsWith('live '))).toMatch(/ 13 +0 left /);
+});
+
+test('the head has an age while it is that of the node', async () => {
+  const age = async (): Promise<string | undefined> =>
+    (await printed()).find((line) => line.startsWith('head age'));
+  // The log is ahead of what the projections have read of the node.
+  expect(await age()).toBe(undefined);
+  await world.api.pool.query("UPDATE tds.chunks SET cursor = 3 WHERE name = 'live'");
+  const schema = await servedSchema(world.api.pool, 'chain-status');
+  await world.api.pool.query(`UPDATE ${schema}.status SET head_seen_at = $1`, [Date.now() - 90_000]);
+  expect(Number(/no newer block for (\d+) s$/.exec((await age()) ?? '')?.[1])).toBeGreaterThanOrEqual(90);
 });
 
 test('lags are unknown while Kafka is unavailable, which is an alarm', async () => {

@@ -42,6 +42,36 @@ test('raises no alarm while the chain has no new blocks', async () => {
   expect(alarmsOf(world)).toEqual([]);
 });
 
+test('raises an alarm while the head of the node stays the same, also through failures of the node', async () => {
+  const world = createWorld({ seed: 4 });
+  const headStalled = ['node.head-stalled'];
+  const former = world.startIngester({ settings: { headStallMs: 300_000 } });
+  await world.clock.run(280_000);
+  expect(alarmsOf(world)).toEqual([]);
+  world.faultRates.faults = 200;
+  world.faulty.part = 'node';
+  await world.clock.run(15_000);
+  world.faultRates.faults = 0;
+  await world.clock.run(30_000);
+  expect(alarmsOf(world)).toEqual(headStalled);
+  expect(world.store.alarms.get('node.head-stalled')).toContain(`has been ${world.chain.head()} since`);
+
+  world.chain.advance(1);
+  await world.clock.run(10_000);
+  expect(alarmsOf(world)).toEqual([]);
+
+  await world.clock.run(310_000);
+  expect(alarmsOf(world)).toEqual(headStalled);
+  // The next writer does not know when the head has changed: it has that much time to do so again.
+  void former.stop();
+  await world.clock.run(10_000);
+  world.startIngester({ settings: { headStallMs: 300_000 } });
+  await world.clock.run(30_000);
+  expect(alarmsOf(world)).toEqual([]);
+  await world.clock.run(300_000);
+  expect(alarmsOf(world)).toEqual(headStalled);
+});
+
 test('raises an alarm while the node is unavailable at startup, and indexes when it is back', async () => {
   const world = createWorld({ seed: 3 });
   world.faultRates.faults = 1000;
@@ -65,7 +95,13 @@ async function twoHolders() {
     const grant = await store.acquire({ name: 'live', holder, ttlMs: 5000, nowMs: now, reserve: 10 });
     if (grant === null) throw new Error('lease not granted');
     const metrics = createIngestMetrics(new Registry());
-    const health = createHealth({ store, clock, log, metrics, settings: { stallMs: 60_000 } });
+    const health = createHealth({
+      store,
+      clock,
+      log,
+      metrics,
+      settings: { stallMs: 60_000, headStallMs: 0 },
+    });
     health.watch('live', { name: 'live', epoch: grant.epoch });
     await health.progress('live');
     return health;

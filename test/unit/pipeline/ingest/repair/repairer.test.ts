@@ -84,6 +84,7 @@ async function createTestRepairer({
       headPollMs: 200,
       l1PollMs: 500,
       stallMs: 60_000,
+      headStallMs: 0,
       leaseMs: 1e9,
       holder: 'one',
     },
