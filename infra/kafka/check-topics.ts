@@ -24,6 +24,8 @@ export function topicConfig(
     'retention.ms': retention === 'forever' ? '-1' : String(retention),
     'retention.bytes': '-1',
     'max.message.bytes': String(MAX_MESSAGE_BYTES),
+    // A leader that was not in sync lacks acknowledged messages, and gives their offsets to others.
+    'unclean.leader.election.enable': 'false',
     ...(isStampedByBroker === true ? { 'message.timestamp.type': 'LogAppendTime' } : {}),
     ...(brokers < REPLICATED_BROKERS ? {} : { 'min.insync.replicas': String(MIN_INSYNC_REPLICAS) }),
   };
@@ -67,7 +69,7 @@ export async function checkTopics(
   );
 }
 
-/** Settings that keep messages shorter, keep fewer replicas in sync or allow smaller messages than `wanted`. */
+/** Settings that keep messages shorter, keep fewer replicas in sync, elect others or allow smaller messages than `wanted`. */
 function unsafeConfig(
   name: string,
   wanted: Readonly<Record<string, string>>,
@@ -84,6 +86,8 @@ function unsafeConfig(
 
 function isSafe(key: string, actual: string, wanted: string): boolean {
   if (key === 'cleanup.policy') return actual === wanted;
+  // A broker that does not state it elects no such leader by default.
+  if (key === 'unclean.leader.election.enable') return actual !== 'true';
   // No message is lost by it: brokers refuse producers whose clock is an hour fast (message.timestamp.after.max.ms).
   if (key === 'message.timestamp.type') return true;
   // -1 is no limit of retention.

@@ -220,6 +220,8 @@ class GroupConsumption implements Consumption {
     // Fetched before the seek to the start offset.
     if (next === undefined || generation !== this.#generation || this.#stopping.signal.aborted) return;
     if (!payload.isRunning() || payload.isStale()) return;
+    // The log had messages up to `next`; kafkajs has gone back to its beginning. New ones would reuse their offsets.
+    if (Number(batch.highWatermark) < next) return this.#crash(messagesLost(id, next, batch.highWatermark));
     const messages = ascending(toLogMessages(topic.name, batch), next);
     const [first] = messages;
     const last = messages.at(-1);
@@ -328,6 +330,13 @@ function messagesDeleted(id: string, expected: number, found: number): AppError 
   return new AppError(
     'CHECKPOINT_OUTSIDE_LOG',
     `${id}: expected offset ${expected}, but the log continues at ${found}: messages between have been deleted`,
+  );
+}
+
+function messagesLost(id: string, expected: number, end: string): AppError {
+  return new AppError(
+    'CHECKPOINT_OUTSIDE_LOG',
+    `${id}: expected offset ${expected}, but the log ends at ${end}: Kafka has lost messages that it had acknowledged`,
   );
 }
 

@@ -131,6 +131,25 @@ test('stops a consumption while its start offset is being loaded, and accepts a 
   expect(unhandled).toEqual([]);
 });
 
+test('creates topics that elect no leader that is not in sync', async () => {
+  await kafka.ensureTopics();
+  const admin = new KafkaJs({ brokers: inject('backend').urls.KAFKA_BROKERS.split(',') }).admin();
+  await admin.connect();
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: Object.values(topics).map((topic) => ({
+      type: ConfigResourceTypes.TOPIC,
+      name: topicPrefix + topic.name,
+    })),
+  });
+  await admin.disconnect();
+  const name = 'unclean.leader.election.enable';
+  expect(resources.map(({ configEntries }) => configEntries.find((one) => one.configName === name))).toEqual(
+    // Stated for the topic, so that a change of the broker's default does not matter.
+    resources.map(() => expect.objectContaining({ configValue: 'false', isDefault: false })),
+  );
+});
+
 describe('topics that can lose messages', () => {
   const name = `${topicPrefix}${topics.chainBlocks.name}`;
   let admin: Admin;
@@ -163,6 +182,11 @@ describe('topics that can lose messages', () => {
     [{ 'retention.ms': '604800000' }, 'retention.ms=604800000', 'retention.ms=-1'],
     [{ 'retention.bytes': '1000000' }, 'retention.bytes=1000000', 'retention.bytes=-1'],
     [{ 'cleanup.policy': 'compact' }, 'cleanup.policy=compact', 'cleanup.policy=delete'],
+    [
+      { 'unclean.leader.election.enable': 'true' },
+      'unclean.leader.election.enable=true',
+      'unclean.leader.election.enable=false',
+    ],
     [{ 'max.message.bytes': '1048588' }, 'max.message.bytes=1048588', 'max.message.bytes='],
   ])('are refused by name, with the command that changes them: %j', async (unsafe, found, wanted) => {
     // Each setting that a case changes, for `configure` to see that it has its safe value again.
@@ -170,6 +194,7 @@ describe('topics that can lose messages', () => {
       'retention.ms': '-1',
       'retention.bytes': '-1',
       'cleanup.policy': 'delete',
+      'unclean.leader.election.enable': 'false',
       'max.message.bytes': '17825792',
     };
     await configure({ ...safe, ...unsafe });

@@ -13,6 +13,7 @@ function scriptedConsumer() {
   const listeners = new Map<string, (event: unknown) => void>();
   let config: kafkajs.ConsumerConfig | undefined;
   let hasGroup = true;
+  let eachBatch: kafkajs.EachBatchHandler | undefined;
   const inGroup = (call: string): void => {
     if (!hasGroup) throw new Error('Consumer group was not initialized, consumer#run must be called first');
     calls.push(call);
@@ -23,8 +24,9 @@ function scriptedConsumer() {
     on: (name: string, listener: (event: unknown) => void) => void listeners.set(name, listener),
     connect: async () => void calls.push('connect'),
     subscribe: async () => void calls.push('subscribe'),
-    run: () => {
+    run: (given: kafkajs.ConsumerRunConfig) => {
       calls.push('join');
+      ({ eachBatch } = given);
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       joins.push({ resolve, reject });
       return promise;
@@ -53,6 +55,28 @@ function scriptedConsumer() {
     /** A crash that kafkajs does not call retriable. */
     fail: (error: Error) =>
       listeners.get(events.CRASH)?.({ payload: { error, groupId: '', restart: false } }),
+    /** A batch of the messages at these offsets. */
+    async deliver(offsets: readonly number[], highWatermark: number, isStale = false): Promise<void> {
+      const batch = {
+        topic: topic.name,
+        partition: 0,
+        highWatermark: String(highWatermark),
+        messages: offsets.map((offset) => ({
+          offset: String(offset),
+          key: null,
+          value: null,
+          timestamp: '1',
+        })),
+        lastOffset: () => String(offsets.at(-1)),
+      };
+      await eachBatch?.({
+        batch,
+        isRunning: () => true,
+        isStale: () => isStale,
+        resolveOffset: (offset: string) => void calls.push(`resolve ${offset}`),
+        heartbeat: async () => {},
+      } as unknown as kafkajs.EachBatchPayload);
+    },
     assign: () => {
       hasGroup = true;
       listeners.get(events.GROUP_JOIN)?.({ payload: { memberAssignment: { [topic.name]: [0] } } });
@@ -152,6 +176,40 @@ test('survives an offset, a seek and a pause that come while kafkajs has forgott
   await settle();
   expect(crashes).toEqual([]);
   expect(scripted.calls).toEqual(['connect', 'subscribe', 'join', 'join', 'seek 7']);
+});
+
+test('ends when the log ends below the next offset, before its offsets are used again', async () => {
+  const crashes: unknown[] = [];
+  const { scripted } = await joined(
+    (error) => crashes.push(error),
+    async () => 5,
+  );
+  scripted.assign();
+  await settle();
+  await scripted.deliver([5, 6], 7);
+  // Offsets 4 to 6 were lost, and kafkajs reads from the beginning.
+  await scripted.deliver([0, 1, 2, 3], 4);
+  expect(crashes).toEqual([
+    expect.objectContaining({
+      code: 'CHECKPOINT_OUTSIDE_LOG',
+      message: expect.stringContaining('chain.status:0: expected offset 7, but the log ends at 4'),
+    }),
+  ]);
+});
+
+test('skips messages below the next offset while the log has that offset, and those of an earlier seek', async () => {
+  const crashes: unknown[] = [];
+  const { scripted } = await joined(
+    (error) => crashes.push(error),
+    async () => 5,
+  );
+  scripted.assign();
+  await settle();
+  await scripted.deliver([0, 1], 4, true);
+  await scripted.deliver([3, 4], 5);
+  await scripted.deliver([5], 6);
+  expect(crashes).toEqual([]);
+  expect(scripted.calls.slice(-2)).toEqual(['resolve 4', 'resolve 5']);
 });
 
 test('reports a failure that is not retriable', async () => {
