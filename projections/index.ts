@@ -50,10 +50,10 @@ export const chainProjections: readonly BlockProjection[] = [
 /** The tables that passes derive from those, beside the batches. */
 export const deferredProjections: readonly DeferredProjection[] = [tokenHolders, periodStats];
 
-/** Those of one topic share a consumer. */
+/** Those of one topic share a consumer. Rebuilt one by one in this order: deferred tables are derived from rebuilt sources. */
 export const clickhouseProjections: readonly ClickHouseProjection[] = [
-  ...deferredProjections,
   ...chainProjections,
+  ...deferredProjections,
   prices,
   usage,
 ];

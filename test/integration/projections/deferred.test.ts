@@ -12,7 +12,7 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { verify } from '../../../projections/engine/verify/verify.ts';
-import { chainProjections, deferredProjections } from '../../../projections/index.ts';
+import { chainProjections, deferredProjections, projections } from '../../../projections/index.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
 import type { Projection } from '../../../projections/define.ts';
@@ -288,3 +288,35 @@ test('a rebuild together with its source derives the balances from the new ledge
     'account_ledger_ranges',
   ]);
 });
+
+/** As `tds rebuild --all`. */
+const rebuildOneByOne = async (): Promise<void> => {
+  for (const one of projections.filter(({ name }) => names.includes(name))) await rebuildNow([one]);
+};
+
+test('rebuilds of all read models, one after the other, replace what was derived from a wrong ledger', async () => {
+  const before = await held();
+  const target = await targetOf();
+  const wrong = (await servedBuilds(world.pool)).table('account_ledger_ranges');
+  await world.clickhouse.command(
+    `INSERT INTO ${wrong} SELECT account, token, range, delta + 5, legs, seq + 1, 0 FROM ${wrong} FINAL
+     WHERE account != toFixedString('', 32) AND delta > 0 ORDER BY account LIMIT 1`,
+  );
+  await markAgain(world, deferredProjections, { from: 0, to: 1023 });
+  await deriveBuild(deps(), target);
+  expect(await held()).not.toEqual(before);
+  await rebuildOneByOne();
+  expect(await held()).toEqual(before);
+  expect(await held()).toEqual(await summed());
+}, 120_000);
+
+test('rebuilds of all read models, one after the other, restore the tables that ClickHouse has lost', async () => {
+  const [before, hoursBefore] = [await held(), await hours()];
+  for (const build of await listBuilds(world.pool)) {
+    for (const table of Object.values(build.names))
+      await world.clickhouse.ddl(`DROP TABLE IF EXISTS ${table} SYNC`);
+  }
+  await rebuildOneByOne();
+  expect([await held(), await hours()]).toEqual([before, hoursBefore]);
+  expect(await held()).toEqual(await summed());
+}, 120_000);
