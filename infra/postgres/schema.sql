@@ -368,6 +368,7 @@ CREATE TABLE tds.builds (
   names jsonb DEFAULT '{}'::jsonb NOT NULL,
   retired_at timestamp with time zone,
   pass bigint DEFAULT 0 NOT NULL,
+  sources jsonb,
   CONSTRAINT builds_pkey PRIMARY KEY (projection, build),
   CONSTRAINT builds_state_check CHECK ((state = ANY (ARRAY['building'::text, 'serving'::text, 'retired'::text])))
 );

@@ -76,6 +76,25 @@ async function sourceBuilds(pool: Sql, { projection, sources = [] }: DeriveTarge
   });
 }
 
+/** Records the tables that a new shadow build is derived from. */
+export async function recordSources(db: Sql, target: DeriveTarget): Promise<void> {
+  const { projection, build } = target.build;
+  const sql = 'UPDATE tds.builds SET sources = $3 WHERE projection = $1 AND build = $2';
+  await db.query(sql, [projection, build, await sourceTables(db, target)]);
+}
+
+/** False: a shadow build was derived from other tables than its sources have now, and may have rows that do not follow from these. */
+export async function hasRecordedSources(db: Sql, target: DeriveTarget): Promise<boolean> {
+  const { projection, build } = target.build;
+  const sql = 'SELECT FROM tds.builds WHERE projection = $1 AND build = $2 AND sources = $3';
+  return (await db.query(sql, [projection, build, await sourceTables(db, target)])).rowCount === 1;
+}
+
+async function sourceTables(db: Sql, target: DeriveTarget): Promise<string> {
+  const sources = await sourceBuilds(db, target);
+  return JSON.stringify(Object.assign({}, ...sources.map(({ names }) => names)));
+}
+
 const passRow = z.object({ pass: z.number() });
 
 /**

@@ -9,7 +9,7 @@ import { withNames } from '../../define.ts';
 import type { Projection } from '../../define.ts';
 import type { Build } from '../builds.ts';
 import { ownerOf } from '../checkpoints.ts';
-import { hasTable } from './compare-builds.ts';
+import { hasTable } from '../stored-tables.ts';
 
 interface Stores {
   readonly kafka: Pick<Kafka, 'offsets' | 'topicId'>;

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
@@ -17,6 +16,7 @@ import { ownerOf } from '../checkpoints.ts';
 import { compareTables, differingRows } from '../compare.ts';
 import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
 import { createMessagesSince } from '../messages-since.ts';
+import { hasTable } from '../stored-tables.ts';
 import { compareDeferred } from './compare-deferred.ts';
 import { compareSchemas } from './compare-schemas.ts';
 import { replayFold } from './replay.ts';
@@ -153,14 +153,6 @@ async function compareWithPasses(
       samples: [],
     };
   });
-}
-
-/** False: ClickHouse has lost the table of a build. */
-export async function hasTable(clickhouse: Pick<ClickHouse, 'rows'>, table: string): Promise<boolean> {
-  const sql =
-    'SELECT count() AS n FROM system.tables WHERE database = currentDatabase() AND name = {table:String}';
-  const [found] = await clickhouse.rows({ name: 'compare.table', sql, row: countRow }, { table });
-  return found?.n === 1;
 }
 
 async function countRows(clickhouse: ReplayDeps['clickhouse'], table: string): Promise<number> {

@@ -2,10 +2,12 @@ import { AppError } from '../../../schemas/errors.ts';
 import { withRebuildLock, needsRebuild, openShadowBuild, swapBuilds, servedBuild } from '../builds.ts';
 import type { Build } from '../builds.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
+import type { Sql } from '../../../infra/postgres/client.ts';
 import { canResume, loadCheckpoints } from '../checkpoints.ts';
 import { lowestServed } from '../../progress.ts';
 import { isDeferred } from '../../define.ts';
 import type { ClickHouseProjection, Projection } from '../../define.ts';
+import { hasRecordedSources, recordSources } from '../deferred/derive.ts';
 import { deriveBuild } from '../deferred/derive-build.ts';
 import { withSwapLock } from '../served-lock.ts';
 import { restoreFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
@@ -92,7 +94,9 @@ export async function rebuild(
   const names = projections.map(({ name }) => name);
   return await withRebuildLock(deps.pool, names, async (assertHeld) => {
     const rebuilding: Rebuilding[] = [];
-    for (const projection of projections) rebuilding.push(await openShadow(deps, projection));
+    // The shadow builds of sources first: those of deferred tables are derived from them.
+    for (const projection of projections.toSorted((a, b) => Number(isDeferred(a)) - Number(isDeferred(b))))
+      rebuilding.push(await openShadow(deps, projection, shadowsOf(rebuilding)));
 
     let read = 0;
     let total = await messagesLeft(deps, rebuilding);
@@ -180,15 +184,27 @@ async function assertRebuildable({ kafka }: ReplayDeps, projection: Projection):
   await assertLogIsComplete(kafka, projection.topic);
 }
 
-async function openShadow(deps: ReplayDeps, projection: Projection): Promise<Rebuilding> {
+/** @param sources shadow builds that deferred tables are derived from instead of the served builds */
+async function openShadow(
+  deps: ReplayDeps,
+  projection: Projection,
+  sources: readonly Build[],
+): Promise<Rebuilding> {
   const { kafka, clickhouse, pool } = deps;
   const served = await servedBuild(pool, projection);
   if (served === null && !(await needsRebuild(pool, projection))) {
     throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
   }
-  const opened = await openShadowBuild(pool, clickhouse, projection, (db, shadow) =>
-    canResume(db, kafka, projection.topic, shadow),
+  const opened = await openShadowBuild(
+    pool,
+    clickhouse,
+    projection,
+    async (db, build) =>
+      (await canResume(db, kafka, projection.topic, build)) &&
+      (!isDeferred(projection) || (await hasRecordedSources(db, { projection, build, sources }))),
   );
+  if (isDeferred(projection) && !opened.isResumed)
+    await recordSources(pool, { projection, build: opened.shadow, sources });
   if (projection.kind === 'postgres') await restoreFromSnapshot(deps, projection, opened.shadow);
   if (projection.topic.retention !== 'forever') await carryOver(deps, projection, served, opened.shadow);
   return { projection, served, ...opened };
@@ -225,9 +241,22 @@ async function swapShadows(
     }
     // Without the rebuild lock, another process may have begun to fill these shadow builds.
     await assertHeld();
+    await assertSources(tx, rebuilding);
     await swapBuilds(tx, rebuilding);
     return Math.round(performance.now() - heldSince);
   });
+}
+
+/** @throws CONFLICT when another process has swapped a source since deferred tables were derived from it */
+async function assertSources(tx: Sql, rebuilding: readonly Rebuilding[]): Promise<void> {
+  for (const { projection, shadow: build } of rebuilding) {
+    if (!isDeferred(projection)) continue;
+    if (await hasRecordedSources(tx, { projection, build, sources: shadowsOf(rebuilding) })) continue;
+    throw new AppError(
+      'CONFLICT',
+      `${projection.name} was derived from builds that were replaced meanwhile: nothing was swapped; run the rebuild again`,
+    );
+  }
 }
 
 function swapTimedOut(): AppError {

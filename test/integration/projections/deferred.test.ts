@@ -12,6 +12,7 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { verify } from '../../../projections/engine/verify/verify.ts';
+import type { VerifyReport } from '../../../projections/engine/verify/verify.ts';
 import { chainProjections, deferredProjections, projections } from '../../../projections/index.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
@@ -81,11 +82,49 @@ const counted = async (): Promise<unknown[]> =>
       `SELECT intDiv(timestamp, 3600) * 3600 AS hour, count() AS moved FROM ${served.table('transfers')} FINAL GROUP BY hour`,
   );
 
-const rebuildNow = async (projections: readonly Projection[], swap = true): Promise<RebuildReport> =>
-  await rebuild({ ...deps(), metrics: createProjectionMetrics(new Registry()) }, projections, {
-    swap,
-    onProgress: () => {},
-  });
+const rebuildNow = async (
+  wanted: readonly Projection[],
+  swap = true,
+  clickhouse = world.clickhouse,
+): Promise<RebuildReport> => {
+  // Builds that differ are compared again every second.
+  const clock = {
+    ...systemClock,
+    sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(ms / 20, signal),
+  };
+  const metrics = createProjectionMetrics(new Registry());
+  return await rebuild({ ...deps(), clickhouse, clock, metrics }, wanted, { swap, onProgress: () => {} });
+};
+
+/** The served ledger has an account which the log does not have. */
+const giveToNobody = async (): Promise<void> => {
+  const served = await servedBuilds(world.pool);
+  const [byBlock, ranges] = [served.table('account_ledger_by_block'), served.table('account_ledger_ranges')];
+  const of = (from: string): string =>
+    `FROM ${from} FINAL WHERE range = 0 AND delta > 0 ORDER BY token LIMIT 1`;
+  await world.clickhouse.command(
+    `INSERT INTO ${byBlock} SELECT range, toFixedString('nobody', 32), token, block, 5, 1, seq, 0 ${of(byBlock)}`,
+  );
+  await world.clickhouse.command(
+    `INSERT INTO ${ranges} SELECT toFixedString('nobody', 32), token, range, 5, 1, seq, 0 ${of(ranges)}`,
+  );
+};
+/** As `tds verify --repair`. */
+const repair = async (clickhouse = world.clickhouse): Promise<VerifyReport> => {
+  await world.pool.query(
+    `INSERT INTO tds.chunks (name, range_start, cursor, final_height) VALUES ('live', 0, 1024, 0) ON CONFLICT DO NOTHING`,
+  );
+  return await verify(
+    {
+      ...world,
+      clickhouse,
+      projections: chainProjections,
+      deferred: deferredProjections,
+      signal: deps().signal,
+    },
+    { from: null, to: null, repair: true, waitMs: 5000, betweenComparisonsMs: 50 },
+  );
+};
 
 test('a process derives what a runner marks, through a reorg', async () => {
   await world.run({ projections: all });
@@ -221,27 +260,12 @@ test('a pass that a later one overtakes clears no marks', async () => {
 test('a repair that deletes the rows of a pair which the log does not have derives the pair again', async () => {
   const target = await targetOf();
   const before = await held();
-  const served = await servedBuilds(world.pool);
-  const [byBlock, ranges] = [served.table('account_ledger_by_block'), served.table('account_ledger_ranges')];
-  const of = (from: string): string =>
-    `FROM ${from} FINAL WHERE range = 0 AND delta > 0 ORDER BY token LIMIT 1`;
-  await world.clickhouse.command(
-    `INSERT INTO ${byBlock} SELECT range, toFixedString('nobody', 32), token, block, 5, 1, seq, 0 ${of(byBlock)}`,
-  );
-  await world.clickhouse.command(
-    `INSERT INTO ${ranges} SELECT toFixedString('nobody', 32), token, range, 5, 1, seq, 0 ${of(ranges)}`,
-  );
+  await giveToNobody();
   await markAgain(world, deferredProjections, { from: 0, to: 1023 });
   await deriveBuild(deps(), target);
   expect(await held()).toHaveLength(before.length + 1);
 
-  await world.pool.query(
-    `INSERT INTO tds.chunks (name, range_start, cursor, final_height) VALUES ('live', 0, 1024, 0)`,
-  );
-  const { found, differences } = await verify(
-    { ...world, projections: chainProjections, deferred: deferredProjections, signal: deps().signal },
-    { from: null, to: null, repair: true, waitMs: 5000, betweenComparisonsMs: 50 },
-  );
+  const { found, differences } = await repair();
   expect(found.some(({ what }) => what.startsWith('account_ledger_by_block: extra row'))).toBe(true);
   // The chain of this test ends where its last reorg left it, so other heights are missing.
   expect(differences.filter(({ table: name }) => name !== undefined)).toEqual([]);
@@ -287,6 +311,56 @@ test('a rebuild together with its source derives the balances from the new ledge
   expect(report.tables.filter(({ differing }) => differing.length > 0).map(({ table }) => table)).toEqual([
     'account_ledger_ranges',
   ]);
+});
+
+test('an unfinished rebuild derives again what a repair changed, and swaps in the balances of the log', async () => {
+  const before = await held();
+  await giveToNobody();
+  await rebuildNow([tokenHolders], false);
+  await repair();
+  const { builds, isSwapped } = await rebuildNow([tokenHolders]);
+  expect([builds, isSwapped]).toEqual([[expect.objectContaining({ isResumed: true })], true]);
+  expect(await held()).toEqual(before);
+  expect(await held()).toEqual(await summed());
+});
+
+test.each([
+  ['before it resumes', [[accountLedger], [tokenHolders]]],
+  ['together with it', [[tokenHolders, accountLedger]]],
+])('an unfinished rebuild begins anew when its source is rebuilt %s', async (_, runs) => {
+  const before = await held();
+  await giveToNobody();
+  await rebuildNow([tokenHolders], false);
+  const reports = [];
+  for (const run of runs) reports.push(await rebuildNow(run));
+  const rebuilt = reports.flatMap(({ builds }) => builds);
+  expect(rebuilt.find(({ projection }) => projection === tokenHolders.name)).toMatchObject({
+    isResumed: false,
+  });
+  expect(await held()).toEqual(before);
+  expect(await held()).toEqual(await summed());
+});
+
+test('a rebuild swaps nothing when its source is rebuilt meanwhile', async () => {
+  const before = await held();
+  await giveToNobody();
+  let isSourceRebuilt = false;
+  const clickhouse = {
+    ...world.clickhouse,
+    command: async (...args: Parameters<typeof world.clickhouse.command>) => {
+      await world.clickhouse.command(...args);
+      if (isSourceRebuilt) return;
+      isSourceRebuilt = true;
+      await rebuildNow([accountLedger]);
+    },
+  };
+  await expect(rebuildNow([tokenHolders], true, clickhouse)).rejects.toMatchObject({
+    code: 'CONFLICT',
+    message: expect.stringContaining('derived from builds that were replaced meanwhile'),
+  });
+  expect(await held()).toEqual(before);
+  expect((await rebuildNow([tokenHolders])).builds).toMatchObject([{ isResumed: false }]);
+  expect(await held()).toEqual(before);
 });
 
 /** As `tds rebuild --all`. */
