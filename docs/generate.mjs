@@ -117,8 +117,8 @@ function routesPage() {
     ...statusRows(document),
     '',
     'Each route lists the statuses that routes of its kind can return: 404 on every route, since a resource, page or path may not',
-    'exist; 409 on every route that is not a `GET`, since a write may be rejected. `POST /api/balances/` and `POST /api/prices/`',
-    'write nothing, so they never return 409.',
+    'exist; 409 on every route that is not a `GET`, since a write may be rejected, and on every route with `as_of_hash`, since the',
+    'chain may have another block. `POST /api/prices/` neither writes nor takes `as_of_hash`, so it never returns 409.',
     '',
     ...[...byTag].flatMap(([tag, lines]) => [`## ${tag}`, '', ...lines]),
   ].join('\n');
