@@ -19,7 +19,9 @@ for await (const row of client.transfers.iterate({ account, start_time: start, o
   invested += BigInt(row.to_address) === BigInt(account) ? usd : -usd;
   if (price === null) unpriced += 1;
 }
-const [before, now] = await Promise.all([valueAt({ at_time: start }), valueAt({})]);
+// The transfers of the block at the start count as in or out, so its balances do not count as held before.
+const justBefore = new Date(Date.parse(start) - 1).toISOString();
+const [before, now] = await Promise.all([valueAt({ at_time: justBefore }), valueAt({})]);
 console.log(`value ${before.toFixed(2)} → ${now.toFixed(2)} USD, in and out ${invested.toFixed(2)} USD`);
 console.log(`profit and loss ${(now - before - invested).toFixed(2)} USD`);
 if (unpriced > 0) console.log(`${unpriced} transfers of tokens without a price then are left out`);

@@ -166,21 +166,38 @@ export async function writeSmallChain(
   return { apiKey: made.json.key, names };
 }
 
-/** What the observer would have fetched: a balance, a price and the metadata of an NFT. */
-export async function writeObserved(world: ApiWorld): Promise<void> {
+const place = { partition: 0, offset: 0, timestamp: 0 };
+
+/** A balance that the observer would have read after a block. */
+export async function writeBalance(
+  world: ApiWorld,
+  read: {
+    readonly account: string;
+    readonly token: string;
+    readonly balance: string;
+    readonly block: number;
+  },
+): Promise<void> {
   const now = Date.now();
   const observed = balances.topic.schema.parse({
     type: 'balance.observed',
     v: 1,
-    account: BOB,
-    token: NFT,
-    balance: '3',
-    block: 40,
-    block_hash: toFelt(0xb10c_0000n + 40n),
+    ...read,
+    block_hash: toFelt(0xb10c_0000n + BigInt(read.block)),
     observed_at: now,
     requested_at: now,
     l1_height: null,
   });
+  const schema = (await servedBuilds(world.pool)).schema('balances');
+  await inTransaction(world.pool, async (tx) => {
+    await balances.fold(tx, observed, { ...place, schema });
+  });
+}
+
+/** What the observer would have fetched: a balance, a price and the metadata of an NFT. */
+export async function writeObserved(world: ApiWorld): Promise<void> {
+  await writeBalance(world, { account: BOB, token: NFT, balance: '3', block: 40 });
+  const now = Date.now();
   const priced = latestPrices.topic.schema.parse({
     type: 'price.observed',
     v: 1,
@@ -206,9 +223,7 @@ export async function writeObserved(world: ApiWorld): Promise<void> {
     observed_at: now,
   });
   const served = await servedBuilds(world.pool);
-  const place = { partition: 0, offset: 0, timestamp: 0 };
   await inTransaction(world.pool, async (tx) => {
-    await balances.fold(tx, observed, { ...place, schema: served.schema('balances') });
     await nftMetadata.fold(tx, fetched, { ...place, schema: served.schema('nft-metadata') });
     await latestPrices.fold(tx, priced, { ...place, schema: served.schema('latest-prices') });
   });
