@@ -84,8 +84,11 @@ const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
 
 /** Bytes with three digits: `12.3 MB`. */
 export function bytesText(bytes: number): string {
-  const power = bytes < 1000 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log10(bytes) / 3));
-  return `${power === 0 ? bytes : (bytes / 1000 ** power).toPrecision(3)} ${UNITS[power]}`;
+  if (bytes < 1000) return `${bytes} B`;
+  // Rounded first: 999,999 are 1.00 MB.
+  const rounded = Number(bytes.toPrecision(3));
+  const power = Math.min(UNITS.length - 1, Math.floor(Math.log10(rounded) / 3));
+  return `${(rounded / 1000 ** power).toPrecision(3)} ${UNITS[power]}`;
 }
 
 const two = (value: number): string => String(value).padStart(2, '0');

@@ -99,6 +99,10 @@ test.each([
   [1000, '1.00 kB'],
   [49_900, '49.9 kB'],
   [12_345_678, '12.3 MB'],
+  [999_499, '999 kB'],
+  [999_500, '1.00 MB'],
+  [999_999, '1.00 MB'],
+  [999_999_999, '1.00 GB'],
   [5e15, '5.00 PB'],
 ])('%i bytes are shown as %s', (bytes, text) => {
   expect(bytesText(bytes)).toBe(text);
