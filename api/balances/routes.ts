@@ -18,12 +18,12 @@ import { address, boolean, format, integer, timestamp } from '../http/params.ts'
 import { pricesFor } from '../prices/current.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
-import { readLimit } from '../http/stated-limits.ts';
+import { figure, readLimit } from '../http/stated-limits.ts';
 import { iso } from '../http/times.ts';
 import { freshAccountBalances, MAX_READS } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
 import type { FreshBalance, MaxAge } from './current.ts';
-import { balanceHistory } from './history.ts';
+import { HISTORY_ROWS, balanceHistory } from './history.ts';
 import { hasDeltas, isReadable } from '../../schemas/balance.ts';
 import { presentAccountBalance, presentBalance, presentHistoryRow } from './present.ts';
 import type { BalanceDepsFor } from './reading.ts';
@@ -206,7 +206,7 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
       'Returns one row per transfer of the pair, sorted by block, position of the event and item of a batch, oldest first,',
       'with the balance right after it, computed backward from a',
       'balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known,',
-      'and `complete_from` is that time.',
+      'and `complete_from` is that time. A window with too many transfers is rejected: ask for shorter ones.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
@@ -219,6 +219,7 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
     }),
     hasCsv: true,
     asOf: true,
+    limits: [`Transfers of the pair in the window: ${figure(HISTORY_ROWS)} (400)`],
     response: { 200: balanceHistoryAnswer },
     async handler({ input: { query }, served, request, asOf, pool }) {
       const deps = reading(served, { request, asOf, pool });

@@ -462,6 +462,26 @@ describe('the console in a browser', () => {
       );
   });
 
+  test('draws the balance since the newest 10,000 transfers where there are more, and says so', async () => {
+    const { page } = browsing;
+    const dated = z.object({ results: z.array(z.object({ timestamp: z.string() })) });
+    const { results } = await api(`/api/transfers/?account=${account}&token=${ETH}&limit=5`, dated);
+    const oldest = results.at(-1)?.timestamp ?? '';
+    const isLastShown = ({ pathname, searchParams }: URL): boolean =>
+      pathname === '/api/transfers/' &&
+      searchParams.get('page') === '100' &&
+      searchParams.get('limit') === '100';
+    await page.route(isLastShown, async (route) => {
+      await route.fulfill({ json: { results: [{ timestamp: oldest }], links: { next: '?page=101' } } });
+    });
+    const asked = page.waitForRequest(/\/api\/balance-history\//);
+    await open(`/account/${account}`);
+    const { searchParams } = new URL((await asked).url());
+    expect(searchParams.get('start_time')).toBe(oldest);
+    await page.getByText('Since the newest 10,000 transfers.').waitFor();
+    await page.unroute(isLastShown);
+  });
+
   test('asks once for a page of a list that fails, and shows why', async () => {
     const { page } = browsing;
     let asked = 0;

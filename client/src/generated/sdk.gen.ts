@@ -481,12 +481,13 @@ export class Operations extends HeyApiClient {
     /**
      * Balance of a pair after each of its transfers
      *
-     * Returns one row per transfer of the pair, sorted by block, position of the event and item of a batch, oldest first, with the balance right after it, computed backward from a balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known, and `complete_from` is that time.
+     * Returns one row per transfer of the pair, sorted by block, position of the event and item of a batch, oldest first, with the balance right after it, computed backward from a balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known, and `complete_from` is that time. A window with too many transfers is rejected: ask for shorter ones.
      *
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Transfers of the pair in the window: 100,000 (400)
      */
     public getBalanceHistory<ThrowOnError extends boolean = true>(options: Options<GetBalanceHistoryData, ThrowOnError>): RequestResult<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'>({

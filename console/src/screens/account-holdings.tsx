@@ -3,7 +3,7 @@ import { useEffect, useId, useState } from 'preact/hooks';
 import type { GetPortfolioResponses, TokenDataClient } from 'token-data-service-client';
 
 import { amountText, countText, localTime, printable, usdText, utcTime } from '../format.ts';
-import { useLoad } from '../loading.ts';
+import { orNull, useLoad } from '../loading.ts';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot, axisNumber } from '../ui/plot.tsx';
 import type { PlotPoint } from '../ui/plot.tsx';
@@ -182,6 +182,21 @@ async function valuePoints(
   return points;
 }
 
+/** The newest transfers that a curve of balances shows: the service rejects a window with more than 100,000. */
+const CURVE_TRANSFERS = 10_000;
+const PAGE = 100;
+
+/** The time of the oldest transfer of the pair that a curve shows; null: it shows all. */
+async function curveStart(
+  api: TokenDataClient,
+  pair: { readonly account: string; readonly token: string },
+  signal: AbortSignal,
+): Promise<string | null> {
+  const query = { ...pair, limit: PAGE, page: CURVE_TRANSFERS / PAGE };
+  const last = await orNull(api.listTransfers({ query, signal }));
+  return last === null || last.links.next === null ? null : (last.results.at(-1)?.timestamp ?? null);
+}
+
 function BalanceCurve({
   address,
   holding,
@@ -192,11 +207,12 @@ function BalanceCurve({
   const symbol = printable(holding.symbol ?? '') || 'Token';
   const curve = useLoad(
     async (api, signal) => {
+      const since = await curveStart(api, { account: address, token }, signal);
       const { data } = await api.getBalanceHistory({
         query: {
           account_address: address,
           token_address: token,
-          start_time: begins.toISOString(),
+          start_time: since ?? begins.toISOString(),
           end_time: opened.toISOString(),
         },
         signal,
@@ -207,14 +223,20 @@ function BalanceCurve({
         text: `${amountText(BigInt(balance), decimals)} ${symbol}`,
       }));
       // The newest balance holds until now.
-      return [...points, ...points.slice(-1).map((last) => ({ ...last, time: opened.getTime() / 1000 }))];
+      const now = points.slice(-1).map((last) => ({ ...last, time: opened.getTime() / 1000 }));
+      return { points: [...points, ...now], isCut: since !== null };
     },
     [address, token, begins.getTime(), opened.getTime()],
   );
   return (
     <Panel title={`Balance: ${symbol}`}>
       <Loading of={curve}>
-        {(points) => <Plot label={`Balance of ${symbol}`} points={points} kind="steps" />}
+        {({ points, isCut }) => (
+          <>
+            {isCut && <p class="note">Since the newest {countText(CURVE_TRANSFERS)} transfers.</p>}
+            <Plot label={`Balance of ${symbol}`} points={points} kind="steps" />
+          </>
+        )}
       </Loading>
     </Panel>
   );

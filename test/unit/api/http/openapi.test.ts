@@ -103,6 +103,7 @@ test('states the limits of every operation: calls, bytes of a body, rows of a pa
   const limitsOf = (id: string): string =>
     operations().find(({ operationId }) => operationId === id)?.description ?? '';
   expect(limitsOf('getBalances')).toMatch(/by session in a minute: 10 \(429\)[^]*Pairs: 20/);
+  expect(limitsOf('getBalanceHistory')).toContain('Transfers of the pair in the window: 100,000 (400)');
   expect(limitsOf('getVerification')).toContain('Calls of an address in a minute: 60 (429)');
   expect(limitsOf('writeSync')).toContain('Bytes of the body: 1,572,864 (413)');
   expect(limitsOf('listDomainChanges')).toContain('`limit`: 1,000, by default 100');
