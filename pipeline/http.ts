@@ -67,7 +67,7 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
         if (status === 408 || status === 425 || status === 429 || status >= 500) {
           throw new AppError(unreachable, `${errorPrefix}HTTP ${status}`, {
             retryable: true,
-            details: { retryAfterMs: readRetryAfter(response.headers['retry-after'], clock.now()) },
+            details: { retryAfterMs: readRetryAfter(response.headers['retry-after'], clock.wallTime()) },
           });
         }
         return { status, body: Buffer.concat(chunks) };

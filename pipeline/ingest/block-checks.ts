@@ -8,7 +8,7 @@ import type { IngestNode } from './ports.ts';
 
 export interface BlockCheckDeps extends CheckSettings {
   readonly node: IngestNode;
-  readonly clock: Pick<Clock, 'now'>;
+  readonly clock: Pick<Clock, 'wallTime'>;
 }
 
 /** So many mismatches in a row show a chain with other commitments: from then on one block in `SAMPLED_EVERY` is compared. */
@@ -33,7 +33,7 @@ export function withBlockChecks({ node, clock, ...settings }: BlockCheckDeps): I
   let newest = 0;
   const isLeftOut: IsLeftOut = ({ height, timestamp }, commitment, { isSuspect = false } = {}) => {
     if (isSuspect) return false;
-    const isFarBelow = height < newest - LATEST && timestamp < clock.now() / 1000 - RECENT_SECONDS;
+    const isFarBelow = height < newest - LATEST && timestamp < clock.wallTime() / 1000 - RECENT_SECONDS;
     if (mode === 'head' && isFarBelow) return true;
     if (height % SAMPLED_EVERY === 0) return false;
     if (mode === 'sample' && isFarBelow) return true;

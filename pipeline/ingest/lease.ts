@@ -30,7 +30,7 @@ export async function acquireLease(
     name,
     holder,
     ttlMs: leaseMs,
-    nowMs: clock.now(),
+    nowMs: clock.wallTime(),
     reserve: SEQ_RESERVE,
     takeOver,
   });

@@ -43,7 +43,7 @@ export async function publishAccepted(
     deps,
     lease,
     blocks.flatMap(({ block, contracts }) =>
-      malformedEvents(block, contracts).map((event) => quarantined(block, event, clock.now())),
+      malformedEvents(block, contracts).map((event) => quarantined(block, event, clock.wallTime())),
     ),
   );
   await deps.checks.published(blocks.map(({ block }) => block));
@@ -79,7 +79,9 @@ export async function publishReverted(
     deps,
     lease,
     newestFirst.flatMap(({ body, maps, rereads = [] }) =>
-      quarantineIds([body, ...rereads], maps).map((id) => quarantineResolved(id, 'reverted', clock.now())),
+      quarantineIds([body, ...rereads], maps).map((id) =>
+        quarantineResolved(id, 'reverted', clock.wallTime()),
+      ),
     ),
   );
   await publishBlocks(deps, lease, messages);
@@ -114,14 +116,14 @@ export async function publishRepaired(
     lease,
     quarantineIds(previous.bodies, previous.maps)
       .filter((id) => !stillMalformed.has(id))
-      .map((id) => quarantineResolved(id, 'repaired', clock.now())),
+      .map((id) => quarantineResolved(id, 'repaired', clock.wallTime())),
   );
   await publishBlocks(deps, lease, messages);
   // After them: if PostgreSQL loses the plan of this repair, only the log tells which entries its block has.
   await publishQuarantine(
     deps,
     lease,
-    malformed.map((event) => quarantined(block, event, clock.now())),
+    malformed.map((event) => quarantined(block, event, clock.wallTime())),
   );
   await deps.checks.published([block]);
   metrics.repaired.inc();
@@ -139,7 +141,7 @@ export async function publishStatus(
 }
 
 export function statusStamp(clock: Clock): { v: 1; observed_at: number } {
-  return { v: 1, observed_at: clock.now() };
+  return { v: 1, observed_at: clock.wallTime() };
 }
 
 /** All messages about one height go to one partition, in the order given. */

@@ -107,7 +107,7 @@ export async function checkedNode(
     mode,
     incomplete,
     compute: async (input) => computeCommitment(input),
-    clock: { now },
+    clock: { wallTime: now },
     log,
   });
   while (reported.length > 0) await node.blockHashAndNumber();

@@ -44,7 +44,7 @@ export function createHistoryRecorder({ pool, clickhouse, clock }: HistoryDeps):
   let lastMinute = -1;
   return {
     async record() {
-      const now = clock.now();
+      const now = clock.wallTime();
       const at = slotOf(now, STEP_SECONDS);
       const { rowCount } = await pool.query(
         'INSERT INTO tds.history (step, at) VALUES ($1, $2) ON CONFLICT DO NOTHING',
@@ -77,7 +77,7 @@ export function startHistory(deps: HistoryDeps & { readonly log: Logger }): { st
         log.debug({ err: error }, 'could not record the history');
         return true;
       });
-      const now = clock.now();
+      const now = clock.wallTime();
       const next = slotOf(now, STEP_SECONDS).getTime() + STEP_SECONDS * 1000;
       const more = hasRecorded ? 0 : (LEFT_TO_OTHERS - clock.random()) * STEP_SECONDS * 1000;
       await clock.sleep(next - now + more, stopping.signal);

@@ -66,7 +66,7 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
   const round = async (): Promise<void> => {
     const ours = (): Request[] => [...running.values()].map(({ request }) => request);
     await showRunning(pool, ours());
-    for (const request of await pendingRequests(pool, clock.now())) {
+    for (const request of await pendingRequests(pool, clock.wallTime())) {
       if (running.has(request.id)) continue;
       if (LONG.has(request.operation) && ours().some(({ operation }) => LONG.has(operation))) continue;
       if (await isStillRebuilding(pool, request)) continue;
@@ -172,7 +172,7 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
     `DELETE FROM tds.operations WHERE state <> 'running' AND requested_at < to_timestamp($1 / 1000.0) AND id IN (
        SELECT id FROM tds.operations ORDER BY requested_at DESC OFFSET ${KEPT_OPERATIONS})`,
     // Without its row, a younger one would be found again and repeated.
-    [deps.clock.now() - 2 * EXPIRED_MS],
+    [deps.clock.wallTime() - 2 * EXPIRED_MS],
   );
 }
 
@@ -186,7 +186,7 @@ async function perform(
     case 'quarantine.retry':
       return await retryQuarantined(pool, subject);
     case 'quarantine.skip':
-      return await skipQuarantined({ pool, publisher, now: () => clock.now() }, subject);
+      return await skipQuarantined({ pool, publisher, now: () => clock.wallTime() }, subject);
     case 'rebuild.abort':
       return await abortRebuild(pool, subject);
     case 'rebuild.start':

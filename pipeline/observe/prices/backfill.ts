@@ -138,13 +138,13 @@ async function backfillWindow(
     signal.throwIfAborted();
     throw error;
   });
-  const judged = judgeHistory(token, points, state, { limits: options.limits, now: clock.now() });
+  const judged = judgeHistory(token, points, state, { limits: options.limits, now: clock.wallTime() });
   await options.publisher.publish(
     topics.prices,
     judged.accepted.map((price) => ({ key: token, value: observedMessage(feed.source, token, price) })),
   );
   const isWhole = range.from === start && range.to === end;
-  if (isWhole && clock.now() - range.to > SETTLED_MS)
+  if (isWhole && clock.wallTime() - range.to > SETTLED_MS)
     await recordWindow(options, token, start, judged.accepted.length, judged.state.last);
   return judged;
 }

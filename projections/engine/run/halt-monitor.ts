@@ -114,7 +114,7 @@ function createHaltResolver(dependencies: Dependencies): { check(): Promise<void
     log.error({ topic: topic.name, partition, offset, reason }, 'partition halted by a poison message');
     // The quarantine first: the operator's resolution of a recorded halt must come after it.
     quarantined.add(halt);
-    await publish(messageQuarantined(halt, clock.now()));
+    await publish(messageQuarantined(halt, clock.wallTime()));
     await state.recordHalt(stopped, halt);
     halt.announced = true;
   };
@@ -127,7 +127,7 @@ function createHaltResolver(dependencies: Dependencies): { check(): Promise<void
       log.warn({ topic: topic.name, partition, offset }, 'poison message skipped by an operator');
       // In a replay the quarantine has the resolution already.
       if (quarantined.has(halt)) {
-        await publish(quarantineResolved(messageId(message), 'skipped', clock.now()));
+        await publish(quarantineResolved(messageId(message), 'skipped', clock.wallTime()));
       }
       await dependencies.skip(reading, message);
     } else if (!halt.announced) {

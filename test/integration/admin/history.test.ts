@@ -16,7 +16,8 @@ let call: Call;
 /** Unix milliseconds; the blocks are of 2023-11-14T22:13:20Z and later. */
 const START = Date.UTC(2023, 10, 14, 23, 0, 0);
 let now = START;
-const clock = { ...systemClock, now: () => now };
+/** Of a machine that was suspended for two hours. */
+const clock = { ...systemClock, wallTime: () => now, now: () => now - 7_200_000 };
 
 beforeAll(async () => {
   world = await adminWorld();

@@ -71,7 +71,13 @@ async function backfill(
     stepMs: HOUR,
     log,
     signal: new AbortController().signal,
-    clock: { ...systemClock, now: () => NOW, sleep: async (ms) => void slept.push(ms) },
+    // Of a machine that was suspended for two hours.
+    clock: {
+      ...systemClock,
+      now: () => NOW - 2 * HOUR,
+      wallTime: () => NOW,
+      sleep: async (ms) => void slept.push(ms),
+    },
     onProgress: () => {},
     ...options,
   });

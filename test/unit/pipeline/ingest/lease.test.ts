@@ -52,6 +52,18 @@ test('createSeq gives a revert n and all accepts after it n + 1', async () => {
   expect([await seq.forAccept(), await seq.forAccept()]).toEqual([12, 12]);
 });
 
+test('a lease asks for seqs from the time of the clock on, also after the machine was suspended', async () => {
+  const wallTime = 1_700_000_000_000;
+  const asked: unknown[] = [];
+  const deps = {
+    store: { acquire: async (request: unknown) => (asked.push(request), null) },
+    clock: { now: () => wallTime - 7_200_000, wallTime: () => wallTime, sleep },
+    settings: { holder: 'test', leaseMs: 10_000 },
+  } as unknown as LeaseDeps;
+  expect(await acquireLease(deps, 'live')).toBe(null);
+  expect(asked).toEqual([expect.objectContaining({ nowMs: wallTime })]);
+});
+
 test.each([
   ['has run for longer than it', { now: 10_000, wallTime: 0 }],
   ['was suspended for longer than it', { now: 0, wallTime: 10_000 }],

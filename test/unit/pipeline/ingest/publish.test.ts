@@ -5,8 +5,14 @@ import { systemClock } from '../../../../infra/clock.ts';
 import type { Publication } from '../../../../infra/kafka/publisher.ts';
 import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
 import type { Lease } from '../../../../pipeline/ingest/ports.ts';
-import { publishAccepted, publishReverted, publishStatus } from '../../../../pipeline/ingest/publish.ts';
-import { makeBlock } from '../../../support/chain-messages.ts';
+import {
+  publishAccepted,
+  publishReverted,
+  publishStatus,
+  statusStamp,
+} from '../../../../pipeline/ingest/publish.ts';
+import { ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
+import { COIN, accepted, makeBlock, transferEvent } from '../../../support/chain-messages.ts';
 
 const block = makeBlock({ height: 3, transactions: [] });
 const chunk = { name: 'live', start: 0, end: null, cursor: 3, finalHeight: -1, finalHash: null };
@@ -55,6 +61,34 @@ test.each<[string, Publication[]]>([
   );
   const message = { type: 'l1.accepted', v: 1, observed_at: 0, height: 3 } as const;
   await expect(publishStatus(deps, [message])).rejects.toMatchObject(unavailable);
+});
+
+test('states the time of the clock, also after the machine was suspended', async () => {
+  const wallTime = 1_700_000_000_000;
+  const sent: unknown[] = [];
+  const deps = {
+    ...depsWith([]),
+    clock: { ...systemClock, now: () => wallTime - 7_200_000, wallTime: () => wallTime },
+    publisher: {
+      publish: async (_: unknown, messages: readonly { readonly value: unknown }[]) => {
+        sent.push(...messages.map(({ value }) => value));
+        return messages.map((_message, offset) => ({ partition: 0, offset }));
+      },
+    },
+  };
+  // The low half of the amount does not fit into 128 bits.
+  const event = { ...transferEvent(COIN, ZERO_FELT, toFelt(1n), 1n), data: [toFelt(2n ** 128n), ZERO_FELT] };
+  const malformed = makeBlock({ height: 4, transactions: [{ events: [event] }] });
+  const { contracts } = accepted(malformed, 1);
+  await publishAccepted(deps, lease, [{ block: malformed, contracts }], () => 'new');
+  await publishReverted(deps, lease, [{ body: malformed, maps: [contracts] }], 2);
+  expect(sent).toContainEqual(
+    expect.objectContaining({ type: 'event.quarantined', quarantined_at: wallTime }),
+  );
+  expect(sent).toContainEqual(
+    expect.objectContaining({ type: 'quarantine.resolved', resolved_at: wallTime }),
+  );
+  expect(statusStamp(deps.clock)).toEqual({ v: 1, observed_at: wallTime });
 });
 
 test('publishing resolves if every message has an offset', async () => {

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 
 import { systemClock } from '../../../../infra/clock.ts';
+import type { Clock } from '../../../../infra/clock.ts';
 import { createMetrics } from '../../../../infra/metrics.ts';
 import { createNodeMetrics } from '../../../../pipeline/node/metrics.ts';
 import { createRpc } from '../../../../pipeline/node/rpc.ts';
@@ -19,7 +20,10 @@ type Answer = (
   count: number,
 ) => { status?: number; headers?: Record<string, string>; body: string } | 'hang' | 'reset';
 
-async function rpcTo(answer: Answer, options: { timeoutMs?: number; maxAnswerBytes?: number } = {}) {
+async function rpcTo(
+  answer: Answer,
+  options: { timeoutMs?: number; maxAnswerBytes?: number; clock?: Clock } = {},
+) {
   const slept: number[] = [];
   let count = 0;
   const listener: RequestListener = (request, response) => {
@@ -96,6 +100,27 @@ describe('call retries', () => {
     expect(slept).toHaveLength(1);
     expect(slept[0]).toBeGreaterThanOrEqual(2000);
   });
+});
+
+test('a date of Retry-After counts from the time of the clock, also after the machine was suspended', async () => {
+  const wallTime = Date.UTC(2026, 0, 1);
+  const slept: number[] = [];
+  const { rpc } = await rpcTo(
+    ({ id }, count) =>
+      count === 1
+        ? { status: 429, headers: { 'retry-after': new Date(wallTime + 4000).toUTCString() }, body: '' }
+        : ok(id, 1),
+    {
+      clock: {
+        ...systemClock,
+        now: () => wallTime - 7_200_000,
+        wallTime: () => wallTime,
+        sleep: async (ms) => void slept.push(ms),
+      },
+    },
+  );
+  await rpc.call(ask);
+  expect(slept).toEqual([4000]);
 });
 
 describe('call does not retry', () => {
