@@ -674,6 +674,11 @@ CREATE TABLE tds.recorded_blocks (
   CONSTRAINT recorded_blocks_pkey PRIMARY KEY (chunk, height)
 );
 
+CREATE TABLE tds.repairing_ranges (
+  range integer NOT NULL,
+  CONSTRAINT repairing_ranges_pkey PRIMARY KEY (range)
+);
+
 CREATE TABLE tds.repairs (
   id bigint GENERATED AS IDENTITY NOT NULL,
   height bigint NOT NULL,

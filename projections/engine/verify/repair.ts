@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import type { ClickHouse, Params } from '../../../infra/clickhouse/client.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import type { DeferredProjection } from '../../define.ts';
@@ -28,8 +29,16 @@ interface Repair {
   readonly assertLockHeld: () => Promise<void>;
 }
 
+/** What it takes to make the blocks of a range due again. */
+interface MarkDeps {
+  readonly pool: Pool;
+  readonly clickhouse: ClickHouse;
+  readonly deferred: readonly DeferredProjection[];
+}
+
 const NOTHING: RepairedRows = { deleted: 0, inserted: 0 };
 const countRow = z.object({ rows: z.coerce.number() });
+const rangeRow = z.object({ range: z.int() });
 
 /**
  * Repairs the differing rows of served tables: deletes exactly the row versions that the log does not produce, and inserts
@@ -40,14 +49,7 @@ const countRow = z.object({ rows: z.coerce.number() });
  * @param versionOf version of a range's recomputed rows: the highest offset that all projections have read
  */
 export async function repairTables(
-  {
-    pool,
-    deferred,
-    ...repair
-  }: Repair & {
-    readonly pool: Pool;
-    readonly deferred: readonly DeferredProjection[];
-  },
+  { pool, deferred, ...repair }: Repair & MarkDeps,
   differences: readonly Difference[],
   versionOf: (range: number) => number,
 ): Promise<Readonly<Record<string, RepairedRows>>> {
@@ -55,6 +57,7 @@ export async function repairTables(
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
   const repaired: Record<string, RepairedRows> = {};
   const repairRange = async (range: number, byTable: ReadonlyMap<string, Difference>): Promise<void> => {
+    await pool.query('INSERT INTO tds.repairing_ranges (range) VALUES ($1) ON CONFLICT DO NOTHING', [range]);
     const replace = async (pair: TablePair, heights: Heights): Promise<void> => {
       const rows = await replaceRows(repair, pair, range, heights);
       if (rows.deleted + rows.inserted > 0) addRepairedRows(repaired, { [pair.name]: rows });
@@ -63,13 +66,12 @@ export async function repairTables(
       const heights = byTable.get(pair.name)?.heights;
       if (heights) await replace(pair, heights);
     }
-    const heights = { from: range * HEIGHT_RANGE, to: (range + 1) * HEIGHT_RANGE - 1 };
     for (const { projection, build } of scratch.served) {
       if (!Object.keys(build.names).some((name) => byTable.has(name))) continue;
       await deriveScratch(clickhouse, scratch, projection, build, range, versionOf(range));
-      for (const pair of scratch.derived) if (pair.name in build.names) await replace(pair, heights);
+      for (const pair of scratch.derived) if (pair.name in build.names) await replace(pair, heightsOf(range));
     }
-    await markAgain({ clickhouse, pool }, deferred, heights);
+    await endRepair({ pool, clickhouse, deferred }, range);
   };
 
   const builds = scratch.served.map(({ build }) => build);
@@ -85,9 +87,32 @@ export async function repairTables(
     }
   } finally {
     // On failure too: invalidates cached pages, which may show deleted rows.
-    await pool.query('UPDATE tds.served SET repairs = repairs + 1');
+    await invalidateCachedPages(pool);
   }
   return repaired;
+}
+
+/**
+ * Makes the blocks of ranges due again whose repair was interrupted, as when its process was killed: a comparison may find no
+ * difference there any more.
+ */
+export async function endInterruptedRepairs(deps: MarkDeps): Promise<void> {
+  const interrupted = await sqlRows(deps.pool, rangeRow, 'SELECT range FROM tds.repairing_ranges');
+  if (interrupted.length > 0) await invalidateCachedPages(deps.pool);
+  for (const { range } of interrupted) await endRepair(deps, range);
+}
+
+async function endRepair({ pool, clickhouse, deferred }: MarkDeps, range: number): Promise<void> {
+  await markAgain({ clickhouse, pool }, deferred, heightsOf(range));
+  await pool.query('DELETE FROM tds.repairing_ranges WHERE range = $1', [range]);
+}
+
+async function invalidateCachedPages(pool: Pool): Promise<void> {
+  await pool.query('UPDATE tds.served SET repairs = repairs + 1');
+}
+
+function heightsOf(range: number): Heights {
+  return { from: range * HEIGHT_RANGE, to: (range + 1) * HEIGHT_RANGE - 1 };
 }
 
 /** Adds up, by table. */
@@ -138,15 +163,16 @@ async function replaceRows(
   const deleted = await count(`${wrong} WHERE true${excludeNewer}`, all);
   await assertLockHeld();
   if (deleted > 0) {
-    const rows = `(${condition})${excludeNewer} AND (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})`;
-    await deleteRows(clickhouse, pair.ours, rows, all, wrong);
-    // Deferred passes find what to derive again by the keys of a block's rows, those of deleted rows included.
+    // Deferred passes find what to derive again by the keys of a block's rows, those of deleted rows included. Inserted before the
+    // deletion, which may be interrupted: of two rows of one version the later one counts.
     if (!pair.isDerived)
       await clickhouse.command(
         `INSERT INTO ${pair.ours} (${key}, seq, is_deleted) SELECT ${key}, seq, 1 FROM ${wrong}
          WHERE true${excludeNewer} AND (${key}) NOT IN (SELECT ${key} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
         { params: all },
       );
+    const rows = `(${condition})${excludeNewer} AND is_deleted = 0 AND (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})`;
+    await deleteRows(clickhouse, pair.ours, rows, all, wrong);
   }
   const missing = `${pair.theirs} FINAL WHERE (${condition})${excludeNewer}
     AND (${columns}) NOT IN (SELECT ${columns} FROM ${pair.ours} FINAL ${prewhere(condition)})`;

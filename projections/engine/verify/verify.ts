@@ -19,7 +19,7 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import type { Difference } from './difference.ts';
 import { commitmentOutcomes, logBlocks, logDifferences } from './log.ts';
 import type { LogBlock } from './log.ts';
-import { addRepairedRows, repairTables } from './repair.ts';
+import { addRepairedRows, endInterruptedRepairs, repairTables } from './repair.ts';
 import type { RepairedRows } from './repair.ts';
 import { scanLog } from './scan.ts';
 import type { LogRange } from './scan.ts';
@@ -104,6 +104,7 @@ const REPAIRS = 3;
 export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<VerifyReport> {
   const busy = (): string => 'Another verification is running';
   return await withAdvisoryLocks(deps.pool, ['tds.verify'], busy, async (assertLockHeld) => {
+    await endInterruptedRepairs(deps);
     const bounds = boundsOf(await indexedHeights(deps.pool), options);
     if (bounds === null) {
       const differences = await stateDifferences(deps.pool, deps.kafka);

@@ -273,6 +273,29 @@ test('a repair that deletes the rows of a pair which the log does not have deriv
   expect(await held()).toEqual(before);
 });
 
+test.each([
+  ['records the keys of the rows', /^INSERT INTO account_ledger_by_block\w+ \(.*is_deleted\)/],
+  ['deletes the rows', /^DELETE FROM account_ledger_by_block/],
+  ['marks the blocks', /^INSERT INTO token_holders_due/],
+])('a repair that was interrupted before it %s is completed by the next one', async (_, statement) => {
+  const before = await held();
+  await giveToNobody();
+  await markAgain(world, deferredProjections, { from: 0, to: 1023 });
+  await deriveBuild(deps(), await targetOf());
+  expect(await held()).toHaveLength(before.length + 1);
+  const clickhouse = {
+    ...world.clickhouse,
+    command: async (...args: Parameters<typeof world.clickhouse.command>) => {
+      if (statement.test(args[0])) throw new Error('interrupted');
+      await world.clickhouse.command(...args);
+    },
+  };
+  await expect(repair(clickhouse)).rejects.toThrow('interrupted');
+  await repair();
+  await deriveBuild(deps(), await targetOf());
+  expect(await held()).toEqual(before);
+});
+
 test('a rebuild derives all of the shadow build, compares it and swaps', async () => {
   const before = await held();
   for (const projection of deferredProjections) await deriveBuild(deps(), await targetOf(projection));
