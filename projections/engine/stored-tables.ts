@@ -1,6 +1,9 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { Projection } from '../define.ts';
+import type { Build } from './builds.ts';
 
 const countRow = z.object({ n: z.coerce.number() });
 
@@ -10,4 +13,22 @@ export async function hasTable(clickhouse: Pick<ClickHouse, 'rows'>, table: stri
     'SELECT count() AS n FROM system.tables WHERE database = currentDatabase() AND name = {table:String}';
   const [found] = await clickhouse.rows({ name: 'builds.table', sql, row: countRow }, { table });
   return found?.n === 1;
+}
+
+/** A table, or the schema, that the stores do not have of a build; null: none. */
+export async function lostTable(
+  { clickhouse, pool }: { readonly clickhouse: Pick<ClickHouse, 'rows'>; readonly pool: Sql },
+  { kind }: Projection,
+  { names }: Build,
+): Promise<string | null> {
+  for (const name of Object.values(names)) {
+    const exists = kind === 'postgres' ? await hasSchema(pool, name) : await hasTable(clickhouse, name);
+    if (!exists) return name;
+  }
+  return null;
+}
+
+async function hasSchema(pool: Sql, schema: string): Promise<boolean> {
+  const sql = 'SELECT FROM information_schema.schemata WHERE schema_name = $1';
+  return (await pool.query(sql, [schema])).rowCount === 1;
 }

@@ -9,7 +9,7 @@ import { withNames } from '../../define.ts';
 import type { Projection } from '../../define.ts';
 import type { Build } from '../builds.ts';
 import { ownerOf } from '../checkpoints.ts';
-import { hasTable } from '../stored-tables.ts';
+import { lostTable } from '../stored-tables.ts';
 
 interface Stores {
   readonly kafka: Pick<Kafka, 'offsets' | 'topicId'>;
@@ -52,24 +52,6 @@ export async function carryOver(
     'CONFLICT',
     `Retention deleted messages of ${projection.topic.name} during each of ${ATTEMPTS} copies; run the rebuild again`,
   );
-}
-
-/** A table, or the schema, that the stores have lost of a build; null: none. */
-async function lostTable(
-  { clickhouse, pool }: Stores,
-  { kind }: Projection,
-  { names }: Build,
-): Promise<string | null> {
-  for (const name of Object.values(names)) {
-    const exists = kind === 'postgres' ? await hasSchema(pool, name) : await hasTable(clickhouse, name);
-    if (!exists) return name;
-  }
-  return null;
-}
-
-async function hasSchema(pool: Pool, schema: string): Promise<boolean> {
-  const sql = 'SELECT FROM information_schema.schemata WHERE schema_name = $1';
-  return (await pool.query(sql, [schema])).rowCount === 1;
 }
 
 async function copyRows(

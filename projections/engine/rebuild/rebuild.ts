@@ -10,6 +10,7 @@ import type { ClickHouseProjection, Projection } from '../../define.ts';
 import { hasRecordedSources, recordSources } from '../deferred/derive.ts';
 import { deriveBuild } from '../deferred/derive-build.ts';
 import { withSwapLock } from '../served-lock.ts';
+import { lostTable } from '../stored-tables.ts';
 import { restoreFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
 import { compareBuilds } from './compare-builds.ts';
 import type { Rebuilding, TableReport } from './compare-builds.ts';
@@ -200,6 +201,7 @@ async function openShadow(
     clickhouse,
     projection,
     async (db, build) =>
+      (await lostTable({ clickhouse, pool: db }, projection, build)) === null &&
       (await canResume(db, kafka, projection.topic, build)) &&
       (!isDeferred(projection) || (await hasRecordedSources(db, { projection, build, sources }))),
   );

@@ -296,6 +296,17 @@ test.each([
   );
 });
 
+test('an unfinished rebuild whose shadow build lacks a table begins anew', async () => {
+  const { builds } = await rebuildNow({ projections: [transfers], swap: false });
+  // As after a drop of the shadow build that was killed.
+  const table = `transfers_v${transfers.version}_b${builds[0]?.after}`;
+  await world.clickhouse.ddl(`DROP TABLE ${table} SYNC`);
+  const { builds: anew, tables } = await rebuildNow({ projections: [transfers], swap: false });
+  expect(anew).toMatchObject([{ isResumed: false }]);
+  expect(tables).toMatchObject([{ table: 'transfers', differing: [] }]);
+  expect(tables[0]?.rows).toBeGreaterThan(0);
+});
+
 test('a swap keeps only the writers of its own projections waiting', async () => {
   await world.catchUp();
   await withSwapLock(world.pool, ['transfers'], async () => {
