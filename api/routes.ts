@@ -38,6 +38,7 @@ import type { RefreshBus } from './commands/refresh.ts';
 import type { Route } from './http/route.ts';
 import { streamRoutes } from './stream/routes.ts';
 import type { StreamRouteDeps } from './stream/routes.ts';
+import type { ByteBudgets } from './limits/byte-budgets.ts';
 import { syncRoutes } from './sync/routes.ts';
 import { tokenRoutes } from './tokens/routes.ts';
 import { transferRoutes } from './transfers/routes.ts';
@@ -65,6 +66,8 @@ export interface RouteDeps extends StreamRouteDeps, PipelineRouteDeps {
   /** What `tds export build` has written; null: none are served. */
   readonly exportFiles: ObjectStore | null;
   readonly syncCallsPerMinute: number;
+  readonly syncBytesPerHour: number;
+  readonly byteBudgets: ByteBudgets;
   readonly sessionHours: number;
   /** Unix milliseconds. */
   readonly now: () => number;

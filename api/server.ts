@@ -140,6 +140,8 @@ async function composeApp(
       ipfsGateway,
       exportFiles: config.exportFiles === null ? null : await openObjectStore(config.exportFiles),
       syncCallsPerMinute: config.syncCallsPerMinute,
+      syncBytesPerHour: config.syncBytesPerHour,
+      byteBudgets: limits.byteBudgets,
       sessionHours: config.sessionHours,
       now,
     }),

@@ -468,6 +468,13 @@ export const settings = {
     60,
     'calls per minute to the encrypted sync, per client address',
   ),
+  syncBytesPerHour: setting(
+    'SYNC_BYTES_PER_HOUR',
+    // Without Redis a process allows a quarter, which must have room for one blob.
+    integer(4_194_304, 1_099_511_627_776),
+    67_108_864,
+    'bytes of blobs that the encrypted sync stores in an hour, per client address',
+  ),
   exportFiles: setting(
     'EXPORT_FILES',
     z.string().nullable(),

@@ -6,6 +6,8 @@ import type { Counters } from '../../infra/redis/client.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import { localAddressFailures, cacheBlocks, sharedAddressFailures } from './address-failures.ts';
 import type { AddressFailures } from './address-failures.ts';
+import { localByteBudgets, sharedByteBudgets } from './byte-budgets.ts';
+import type { ByteBudgets } from './byte-budgets.ts';
 import { localCallRates, sharedCallRates } from './call-rates.ts';
 import type { CallRates } from './call-rates.ts';
 import { localCeilings, sharedCeilings } from './ceilings.ts';
@@ -15,13 +17,14 @@ import type { LoginAttempts } from './login-attempts.ts';
 
 /**
  * All limits on callers. The counters are in Redis, shared by all API processes. While Redis is unavailable each process
- * counts for itself and allows a quarter of each ceiling and rate, so that four processes behind a balancer allow about
+ * counts for itself and allows a quarter of each ceiling, rate and budget, so that four processes behind a balancer allow about
  * the limit; log-ins are rejected.
  */
 export interface Limits {
   readonly ceilings: Ceilings;
   readonly addressFailures: AddressFailures;
   readonly callRates: CallRates;
+  readonly byteBudgets: ByteBudgets;
   readonly logins: LoginAttempts;
   /** False while Redis is unavailable. */
   areShared(): Promise<boolean>;
@@ -58,6 +61,7 @@ export function createLimits({ counters, ipBlockWindowMs, metrics, now }: Limits
 
   const ceilings = { shared: sharedCeilings(counters, now, uniqueId), local: localCeilings(now) };
   const rates = { shared: sharedCallRates(counters, now), local: localCallRates(now) };
+  const budgets = { shared: sharedByteBudgets(counters), local: localByteBudgets(now) };
   const failures = {
     shared: sharedAddressFailures(counters, ipBlockWindowMs, now),
     local: localAddressFailures(ipBlockWindowMs, now),
@@ -70,6 +74,11 @@ export function createLimits({ counters, ipBlockWindowMs, metrics, now }: Limits
     },
     callRates: {
       take: withFallback(rates.shared.take, (name, limit) => rates.local.take(name, localLimit(limit))),
+    },
+    byteBudgets: {
+      take: withFallback(budgets.shared.take, (name, bytes, limit) =>
+        budgets.local.take(name, bytes, localLimit(limit)),
+      ),
     },
     addressFailures: cacheBlocks(
       {

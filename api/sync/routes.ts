@@ -4,19 +4,24 @@ import type { Sealing } from '../../infra/sealing.ts';
 import { syncBlob } from '../../projections/sync/queries.ts';
 import { syncBlobAnswer, syncConflictBody, syncStoredAnswer } from '../../schemas/api/sync.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
-import { HttpError, invalidInput, notFound, unavailable } from '../http/errors.ts';
+import { addressBlock } from '../http/client-address.ts';
+import { HttpError, invalidInput, notFound, throttled, unavailable } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
 import { parseInput } from '../http/validation.ts';
 import { iso } from '../http/times.ts';
+import type { ByteBudgets } from '../limits/byte-budgets.ts';
 import { checkSignature } from './signature.ts';
 
 export interface SyncRouteDeps {
   readonly commandsFor: CommandsFor;
   readonly sealing: Sealing;
   readonly syncCallsPerMinute: number;
+  /** Of blobs of a client address: what is stored stays in the log. */
+  readonly syncBytesPerHour: number;
+  readonly byteBudgets: ByteBudgets;
 }
 
 const BLOB_BYTES = 1_048_576;
@@ -86,7 +91,8 @@ function readRoute({ sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
   });
 }
 
-function writeRoute({ commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
+function writeRoute(deps: SyncRouteDeps): Route {
+  const { commandsFor, sealing, syncCallsPerMinute, syncBytesPerHour, byteBudgets } = deps;
   return defineRoute({
     id: 'writeSync',
     ...common,
@@ -107,14 +113,18 @@ function writeRoute({ commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps)
       auth_key: sentKey,
     }),
     bodyBytes: BODY_BYTES,
-    limits: [`Bytes of the blob: ${figure(BLOB_BYTES)} (413)`],
+    limits: [
+      `Bytes of the blob: ${figure(BLOB_BYTES)} (413)`,
+      'Bytes of the blobs of an address in an hour: `SYNC_BYTES_PER_HOUR` of the operator, by default 67,108,864 (429)',
+    ],
     response: { 200: syncStoredAnswer },
     errors: [403],
     errorBodies: { 409: syncConflictBody },
     async handler({ input: { params, body }, served, signedCall, request, pool }) {
       const { lookup_hash: lookupHash } = params;
       const { blob, version } = body;
-      if (Buffer.byteLength(blob) > BLOB_BYTES) {
+      const bytes = Buffer.byteLength(blob);
+      if (bytes > BLOB_BYTES) {
         throw new HttpError(413, 'too_large', `The blob exceeds ${BLOB_BYTES} bytes.`);
       }
       for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
@@ -123,6 +133,9 @@ function writeRoute({ commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps)
           stored === null ? firstKey(body.auth_key) : sealing.open(stored.auth_key, keyOf(lookupHash));
         checkSignature(signedCall, { method: 'PUT', lookupHash, blob }, key);
         if (stored !== null && version <= stored.version) throw conflict(stored.version);
+        const address = addressBlock(request.ip);
+        const waitMs = await byteBudgets.take(`sync ${address}`, bytes, syncBytesPerHour);
+        if (waitMs > 0) throw throttled(waitMs / 1000);
         const { accepted, result } = await commandsFor(request).submit({
           type: 'sync.put',
           actor: 'signature',

@@ -906,6 +906,7 @@ export class Operations extends HeyApiClient {
      * - Calls of an address in a minute: `SYNC_CALLS_PER_MINUTE` of the operator, by default 60 (429)
      * - Bytes of the body: 1,572,864 (413)
      * - Bytes of the blob: 1,048,576 (413)
+     * - Bytes of the blobs of an address in an hour: `SYNC_BYTES_PER_HOUR` of the operator, by default 67,108,864 (429)
      */
     public writeSync<ThrowOnError extends boolean = true>(options: Options<WriteSyncData, ThrowOnError>): RequestResult<WriteSyncResponses, WriteSyncErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).put<WriteSyncResponses, WriteSyncErrors, ThrowOnError, 'data'>({

@@ -25,6 +25,7 @@ export const commands: BenchCase = {
       STARKNET_RPC_URL: chain.url,
       INDEX_FROM: '0',
       SYNC_CALLS_PER_MINUTE: '1000000',
+      SYNC_BYTES_PER_HOUR: '1000000000000',
     });
     const { username, password } = service.demo;
     const anonymous = world.client(service.baseUrl);

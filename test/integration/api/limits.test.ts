@@ -8,6 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readClasses } from '../../../api/http/clickhouse.ts';
 import { localAddressFailures, sharedAddressFailures } from '../../../api/limits/address-failures.ts';
 import type { AddressFailures } from '../../../api/limits/address-failures.ts';
+import { localByteBudgets, sharedByteBudgets } from '../../../api/limits/byte-budgets.ts';
 import { localCallRates, sharedCallRates } from '../../../api/limits/call-rates.ts';
 import type { CallRates } from '../../../api/limits/call-rates.ts';
 import { SLOT_TTL_MS, localCeilings, sharedCeilings } from '../../../api/limits/ceilings.ts';
@@ -305,6 +306,24 @@ describe.each(['shared', 'local'])('calls a minute, %s', (kind) => {
   it('are not exceeded by fifty concurrent calls', async () => {
     const taken = await Promise.all(Array.from({ length: 50 }, async () => await next().take(name, 30)));
     expect(taken.filter(({ isAllowed }) => isAllowed)).toHaveLength(30);
+  });
+});
+
+describe.each(['shared', 'local'])('bytes in an hour, %s', (kind) => {
+  it('are limited, also of concurrent calls; rejected ones do not count', async () => {
+    const next = turns(kind === 'local' ? [localByteBudgets(now)] : all(sharedByteBudgets));
+    const taken = await Promise.all(
+      Array.from({ length: 50 }, async () => await next().take(name, 30, 1000)),
+    );
+    expect(taken.filter((waitMs) => waitMs === 0)).toHaveLength(33);
+    const waits = new Set([...taken, await next().take(name, 11, 1000)].filter((waitMs) => waitMs > 0));
+    for (const waitMs of waits) {
+      expect(waitMs).toBeGreaterThan(3_500_000);
+      expect(waitMs).toBeLessThanOrEqual(3_600_000);
+    }
+    expect(await next().take(name, 10, 1000)).toBe(0);
+    expect(await next().take(name, 1, 1000)).toBeGreaterThan(0);
+    expect(await next().take(`${name} too`, 1000, 1000)).toBe(0);
   });
 });
 

@@ -41,12 +41,12 @@ function get(wallet: Wallet, { timestamp = String(now()), key = wallet.authKey }
 function put(
   wallet: Wallet,
   body: { blob: string; version: number; auth_key?: unknown },
-  { timestamp = String(now()), key = wallet.authKey } = {},
+  { timestamp = String(now()), key = wallet.authKey, api = world as Pick<ApiWorld, 'call'> } = {},
 ): Promise<Answer> {
   const bodyHash = createHash('sha256').update(body.blob, 'utf8').digest('hex');
   const signature = sign(key, ['PUT', wallet.lookupHash, timestamp, bodyHash]);
   const headers = { 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': signature };
-  return world.call('PUT', pathOf(wallet), { headers, json: body });
+  return api.call('PUT', pathOf(wallet), { headers, json: body });
 }
 
 const first = (wallet: Wallet, blob = 'c2VjcmV0', version = 1): Promise<Answer> =>
@@ -304,4 +304,26 @@ it('the calls of an address are limited', async () => {
   expect(Number(answers[3]?.headers.get('retry-after'))).toBeGreaterThan(0);
   expect(answers[3]?.json.error).toBe(answers[3]?.json.detail);
   await strict.close();
+});
+
+it('the bytes that an address stores are limited, and reads and other answers are not', async () => {
+  const limited = await world.anotherApi({
+    env: { SYNC_BYTES_PER_HOUR: '4194304', REDIS_KEY_PREFIX: 'limited:' },
+  });
+  const [wallet, blob] = [newWallet(), 'x'.repeat(1_048_576)];
+  const store = (version: number, text = blob, key = wallet.authKey): Promise<Answer> =>
+    put(wallet, { blob: text, version, auth_key: wallet.authKey }, { key, api: limited });
+  for (const version of [1, 2, 3]) expect((await store(version)).status).toBe(200);
+  // Nothing is stored, and nothing counted.
+  expect((await store(3)).status).toBe(409);
+  expect((await store(4, blob, newWallet().authKey)).status).toBe(403);
+  expect((await store(4)).status).toBe(200);
+
+  const full = await store(5, 'x');
+  expect([full.status, full.json.error]).toEqual([429, full.json.detail]);
+  const seconds = Number(full.headers.get('retry-after'));
+  expect(seconds).toBeGreaterThan(3500);
+  expect(seconds).toBeLessThanOrEqual(3600);
+  expect((await get(wallet)).json.version).toBe(4);
+  await limited.close();
 });

@@ -113,6 +113,7 @@ test('states the defaults of settings that limit calls', () => {
   const text = JSON.stringify(describedApi());
   for (const { env, fallback } of [
     settings.syncCallsPerMinute,
+    settings.syncBytesPerHour,
     settings.streamsPerKey,
     settings.streamsPerUser,
     settings.ipBlockWindowSeconds,
