@@ -24,10 +24,11 @@ type WithKey = <R extends object>(request: R) => R & { readonly headers: { 'Idem
 export function useAction<A extends unknown[]>(
   work: (api: TokenDataClient, withKey: WithKey, ...args: A) => Promise<void>,
 ): Action<A> {
-  const undecided = useRef<{ content: string; key: string } | null>(null);
+  const undecided = useRef<{ content: string; key: string; mayBeMade: boolean } | null>(null);
   const withKey: WithKey = (request) => {
     const content = JSON.stringify(request);
-    if (undecided.current?.content !== content) undecided.current = { content, key: randomKey() };
+    if (undecided.current?.content !== content)
+      undecided.current = { content, key: randomKey(), mayBeMade: false };
     return { ...request, headers: { 'Idempotency-Key': undecided.current.key } };
   };
   const [state, setState] = useState<{ isBusy: boolean; error: Error | null }>({
@@ -52,12 +53,21 @@ export function useAction<A extends unknown[]>(
         undecided.current = null;
         setState({ isBusy: false, error: null });
       } catch (failure) {
-        if (failure instanceof ApiError && failure.status < 500) undecided.current = null;
+        const last = undecided.current;
+        if (isRefusal(failure, last?.mayBeMade === true)) undecided.current = null;
+        else if (last !== null) undecided.current = { ...last, mayBeMade: true };
         setState({ isBusy: false, error: shownError(failure) });
       }
     },
   };
 }
+
+/** Statuses that only the write itself leads to; others may be of a check before it, which an earlier attempt may have passed. */
+const DECIDED = [404, 409, 422];
+
+/** Whether the write was not made, and will not be. */
+const isRefusal = (failure: unknown, mayBeMade: boolean): boolean =>
+  failure instanceof ApiError && failure.status < 500 && (!mayBeMade || DECIDED.includes(failure.status));
 
 /** `crypto.randomUUID` is missing on a page that came by plain HTTP from another machine. */
 function randomKey(): string {
