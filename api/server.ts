@@ -205,7 +205,7 @@ function followIndex(
   releasers.push('tds-indexed', () => listening.close());
   const streams = createOpenStreams({
     perCaller: config.streamsPerKey,
-    perUser: config.streamsPerUser,
+    perUser: Math.max(config.streamsPerUser, config.streamsPerKey),
     endedOf: async (callers) => {
       const schema = (await servedBuilds()).schema('accounts');
       const ids = [...new Set(callers.flatMap(({ id }) => id ?? []))];

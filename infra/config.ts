@@ -497,7 +497,7 @@ export const settings = {
     'STREAMS_PER_USER',
     integer(1, 100_000),
     5000,
-    'open streams of transfers of all keys and sessions of a user, in each API process',
+    'open streams of transfers of all keys and sessions of a user, in each API process; at least STREAMS_PER_KEY',
   ),
   sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'lifetime of a session, in hours'),
   commandTimeoutMs: setting(

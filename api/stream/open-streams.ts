@@ -17,7 +17,10 @@ export interface OpenStreams {
 export interface OpenStream {
   /** Aborted when the service ends the stream, with the `EndReason`. */
   readonly ended: AbortSignal;
-  /** Resolves when this stream may read history: few of a user do at a time, as each holds what it has read. */
+  /**
+   * Called before each window of history; resolves when this stream may read it: few of a user do at a time, as each holds what it
+   * has read. Those that wait take turns with those that read.
+   */
   enterHistory(): Promise<void>;
   /** Has come to the newest blocks, which all streams share. */
   leaveHistory(): void;
@@ -159,7 +162,8 @@ function createHistoryPlace(own: UserStreams) {
   return {
     enter: async (): Promise<void> => {
       // A read may go on for a moment after its stream.
-      if (isIn || isClosed) return;
+      if (isClosed || (isIn && own.waiting.size === 0)) return;
+      leave();
       if (own.inHistory < MOST_IN_HISTORY) return take();
       const entered = Promise.withResolvers<void>();
       resume = () => {

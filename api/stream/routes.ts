@@ -175,7 +175,7 @@ async function firstOf(follower: Follower, signal: AbortSignal): Promise<readonl
   const messages = await withTimeout(follower.read(), FIRST_READ_MS, null, signal);
   signal.throwIfAborted();
   if (messages !== null) return messages;
-  throw unavailable('overloaded', 'Too many other streams of this caller read history.', 5);
+  throw unavailable('overloaded', 'Too many other streams of this user read history.', 5);
 }
 
 const answerOf = (
