@@ -94,7 +94,7 @@ function identifyRequest({ trustedProxies, indexedHeight, log }: AppDeps): Middl
     hasWarned = true;
     log.warn(
       { peer },
-      'X-Forwarded-For of a peer that is not in TRUSTED_PROXIES: all its clients count as one',
+      'X-Forwarded-For ignored: if the peer is a proxy, add it to TRUSTED_PROXIES, or all its clients count as one',
     );
   };
   return async (context, next) => {
@@ -104,7 +104,9 @@ function identifyRequest({ trustedProxies, indexedHeight, log }: AppDeps): Middl
     const peer = context.req.socket.remoteAddress ?? '';
     const forwardedFor = context.get('X-Forwarded-For') || undefined;
     state.ip = clientAddress(peer, forwardedFor, trustedProxies);
-    if (forwardedFor !== undefined && trustedProxies.length === 0) warnOfProxy(peer);
+    const isIgnored =
+      forwardedFor !== undefined && state.ip === clientAddress(peer, undefined, trustedProxies);
+    if (isIgnored) warnOfProxy(peer);
     state.note = {};
     context.set({
       ...SECURITY_HEADERS,

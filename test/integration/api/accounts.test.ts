@@ -488,6 +488,15 @@ describe('the change of a key', () => {
   });
 });
 
+it('is logged once that a proxy is not trusted, whose clients then count as one', async () => {
+  const behind = await world.anotherApi({ env: { TRUSTED_PROXIES: '10.0.0.0/24' } });
+  const warnings = (): number => world.logged().split('X-Forwarded-For ignored').length - 1;
+  const before = warnings();
+  for (let i = 0; i < 3; i += 1) await behind.call('GET', '/readyz', { headers: elsewhere() });
+  expect(warnings() - before).toBe(1);
+  await behind.close();
+});
+
 describe('the origin and address restrictions of a key', () => {
   it('apply to the origin if there is one, else to the address', async () => {
     const { key } = await makeKey({
