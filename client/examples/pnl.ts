@@ -3,6 +3,8 @@ import { ApiError, TokenDataClient } from 'token-data-service-client';
 
 const { TDS_URL = 'http://127.0.0.1:8080', TDS_KEY = '' } = process.env;
 const [account = '', start = ''] = process.argv.slice(2);
+if (!/(Z|[+-]\d{2}:\d{2})$/.test(start))
+  throw new Error('Give the start with its time zone: 2026-01-01T00:00:00Z');
 const client = new TokenDataClient({ baseUrl: TDS_URL, apiKey: TDS_KEY });
 const valueAt = async (at: { at_time?: string }): Promise<number> =>
   (await client.getPortfolio({ query: { account_address: account, ...at } })).data.total_usd;
