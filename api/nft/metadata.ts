@@ -62,7 +62,7 @@ function metadataRoute(deps: NftMetadataDeps): Route {
     summary: 'Get the metadata of an NFT',
     description: [
       'Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`.',
-      'If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10)',
+      'If the fetch failed, the response is 404 with `retry_at`, from which on a request fetches it again, or, after `NFT_ATTEMPTS` (10)',
       "failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason.",
     ].join(' '),
     tag: 'NFTs',

@@ -35,7 +35,9 @@ export const nftMetadataAnswer = z.object({
 /** The body of a 404 where the metadata could not be fetched. */
 export const nftMetadataUnavailableBody = z
   .union([
-    errorBody.extend({ retry_at: isoTimestamp.meta({ description: 'When it is fetched again' }) }),
+    errorBody.extend({
+      retry_at: isoTimestamp.meta({ description: 'From then on, a request fetches it again' }),
+    }),
     errorBody.extend({ permanent: z.literal(true).meta({ description: 'It is not fetched again' }) }),
   ])
   .meta({ id: 'NftMetadataUnavailable' });

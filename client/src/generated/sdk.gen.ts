@@ -746,7 +746,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the metadata of an NFT
      *
-     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: The data of this route is stored by time, not by block.
+     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, from which on a request fetches it again, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *

@@ -636,7 +636,7 @@ export type NftMetadataUnavailable = {
         [key: string]: Array<string>;
     };
     /**
-     * When it is fetched again
+     * From then on, a request fetches it again
      */
     retry_at: string;
     [key: string]: unknown;
