@@ -4,7 +4,8 @@ import type { ClickHouse, Params } from '../../../infra/clickhouse/client.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
-import type { DeferredProjection } from '../../define.ts';
+import type { BlockProjection, DeferredProjection } from '../../define.ts';
+import { servedBuild } from '../builds.ts';
 import { markAgain } from '../deferred/mark-again.ts';
 import { lockServed } from '../served-lock.ts';
 import { ascendingSql } from '../../descending.ts';
@@ -93,13 +94,35 @@ export async function repairTables(
 }
 
 /**
- * Makes the blocks of ranges due again whose repair was interrupted, as when its process was killed: a comparison may find no
- * difference there any more.
+ * Completes the repair of ranges in which it was interrupted, as when its process was killed: a comparison may find no difference
+ * there any more. Rows that have a tombstone are deleted, and the blocks are due again.
  */
-export async function endInterruptedRepairs(deps: MarkDeps): Promise<void> {
-  const interrupted = await sqlRows(deps.pool, rangeRow, 'SELECT range FROM tds.repairing_ranges');
-  if (interrupted.length > 0) await invalidateCachedPages(deps.pool);
-  for (const { range } of interrupted) await endRepair(deps, range);
+export async function endInterruptedRepairs(
+  deps: MarkDeps & { readonly projections: readonly BlockProjection[] },
+): Promise<void> {
+  const { pool, clickhouse, projections } = deps;
+  const interrupted = await sqlRows(pool, rangeRow, 'SELECT range FROM tds.repairing_ranges');
+  if (interrupted.length > 0) await invalidateCachedPages(pool);
+  for (const { range } of interrupted) {
+    for (const projection of projections) {
+      const build = await servedBuild(pool, projection);
+      for (const name of Object.keys(projection.tables)) {
+        const table = build?.names[name];
+        if (table !== undefined) await deleteBuried(clickhouse, table, range);
+      }
+    }
+    await endRepair(deps, range);
+  }
+}
+
+/** Deletes the rows of a range that have a tombstone of the same version: reads without FINAL may find either. */
+async function deleteBuried(clickhouse: ClickHouse, table: string, range: number): Promise<void> {
+  const shape = await commonShape(clickhouse, { name: table, ours: table, theirs: table, isDerived: false });
+  const { sql: condition, params } = within(shape, { buckets: [range], heights: heightsOf(range) });
+  const version = `${shape.key.map(({ name }) => name).join(', ')}, seq`;
+  const rows = `(${condition}) AND is_deleted = 0
+    AND (${version}) IN (SELECT ${version} FROM ${table} WHERE (${condition}) AND is_deleted = 1)`;
+  await deleteRows(clickhouse, table, rows, params, table);
 }
 
 async function endRepair({ pool, clickhouse, deferred }: MarkDeps, range: number): Promise<void> {
@@ -164,7 +187,7 @@ async function replaceRows(
   await assertLockHeld();
   if (deleted > 0) {
     // Deferred passes find what to derive again by the keys of a block's rows, those of deleted rows included. Inserted before the
-    // deletion, which may be interrupted: of two rows of one version the later one counts.
+    // deletion, which may be interrupted: the next verification then completes it.
     if (!pair.isDerived)
       await clickhouse.command(
         `INSERT INTO ${pair.ours} (${key}, seq, is_deleted) SELECT ${key}, seq, 1 FROM ${wrong}
@@ -185,7 +208,11 @@ async function replaceRows(
   return { deleted, inserted };
 }
 
-/** Deletes rows whose keys a table lists, and waits until it is done. */
+/**
+ * Deletes rows, and waits until it is done.
+ *
+ * @param listed the table that the condition reads their keys from
+ */
 async function deleteRows(
   clickhouse: ClickHouse,
   table: string,
@@ -204,7 +231,7 @@ async function deleteRows(
   try {
     await clickhouse.command(`DELETE FROM ${table} WHERE ${condition}`, { params, settings });
   } catch (error) {
-    // The mutation reads the listing table, which is dropped next.
+    // The mutation reads the listing table, which may be dropped next.
     await clickhouse
       .command(
         `KILL MUTATION WHERE database = currentDatabase() AND table = {table:String}
