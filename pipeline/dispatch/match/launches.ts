@@ -39,8 +39,8 @@ interface Launch {
 
 /**
  * `token.launched`: a token that was first seen above the webhook's `from_block`, sent once that block is indexed. A block that
- * is not indexed within 10 s pauses the partition, as for `balance.changed`. The time is null only where the index passed the
- * block without having it, because an operator made it skip the message.
+ * is not indexed within 10 s pauses the partition, as for `balance.changed`. The time is null only where the index has read past
+ * the block and does not have it: a reorg left none at its height, or an operator made it skip the message.
  */
 export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
   const { pool, webhooks, since, clock, metrics, signal } = deps;
@@ -63,7 +63,7 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
           const ids = await launchSubscribers(pool, schema, { token, height: block });
           if (ids.length === 0) return null;
           const progress = await progressOfBlock(deps, block);
-          // Asked first: what is then read holds the block, if it is indexed at all.
+          // Read before the tables: once it is projected, they have the block.
           const { state, launch } = await pollUntil(
             async () => ({ ...(await progress()), launch: await readLaunch(deps, message) }),
             (found) => found.launch?.timestamp != null || found.state === 'projected',
@@ -89,7 +89,7 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
   };
 }
 
-/** How far the index is with what its partition now holds: a token is described after its block was logged. */
+/** Progress of the index up to the present end of the block's partition: a token is described after its block was logged. */
 async function progressOfBlock(
   { kafka, pool }: MatchDeps,
   block: number,
