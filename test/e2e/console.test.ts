@@ -773,12 +773,16 @@ describe('the console in a browser', () => {
     const { page } = browsing;
     await open('/keys');
     const sent: (string | null)[] = [];
-    let isUndecided = true;
+    const answers = {
+      // Longer than the client waits before it repeats a request by itself.
+      undecided: { status: 503, headers: { 'retry-after': '60' }, json: { code: 'command_timeout' } },
+      refused: { status: 400, json: { code: 'invalid', errors: { name: ['Not now.'] } } },
+      made: { status: 201, json: { key: 'of a simulated answer' } },
+    };
+    let answer: keyof typeof answers = 'undecided';
     await page.route('/api/users/auth/create-api-key/', async (route) => {
       sent.push(await route.request().headerValue('idempotency-key'));
-      // Longer than the client waits before it repeats a request by itself.
-      const timeout = { status: 503, headers: { 'retry-after': '60' }, json: { code: 'command_timeout' } };
-      await route.fulfill(isUndecided ? timeout : { status: 201, json: { key: 'of a simulated answer' } });
+      await route.fulfill(answers[answer]);
     });
     const create = async (name: string): Promise<string | null> => {
       const before = sent.length;
@@ -795,7 +799,10 @@ describe('the console in a browser', () => {
     expect(await create('one')).toBe(first);
     const other = await create('two');
     expect(other).not.toBe(first);
-    isUndecided = false;
+    // The first attempt may still be made, whatever a later one is told.
+    answer = 'refused';
+    expect(await create('two')).toBe(other);
+    answer = 'made';
     expect(await create('two')).toBe(other);
     await page.locator('.secret code').waitFor();
     expect(await create('two')).not.toBe(other);
