@@ -39,8 +39,8 @@ export function createPendingRequests<R extends CallerRequest>(options: {
   const { keyOf } = options;
   const waiting = createWaiting<R>(keyOf);
   const inProgress = new Set<string>();
-  /** Removes the next due observation of a line, of any or of the given batch limit, and the expired ones before it. */
-  const takeNext = (keys: Iterator<string>, now: number, batchLimit?: number): Pending<R> | null => {
+  /** Removes the next observation of a line that is due and has a wanted batch limit, and the expired ones before it. */
+  const takeNext = (keys: Iterator<string>, now: number, isWanted: IsWanted): Pending<R> | null => {
     for (let turn = keys.next(); turn.done !== true; turn = keys.next()) {
       const key = turn.value;
       const next = waiting.get(key);
@@ -48,7 +48,7 @@ export function createPendingRequests<R extends CallerRequest>(options: {
       if (now - next.receivedAt > options.ttlMs) {
         waiting.remove(next);
         options.onExpired?.();
-      } else if (isDue(next, now, batchLimit) && !inProgress.has(key)) {
+      } else if (next.dueAt <= now && isWanted(next.batchLimit) && !inProgress.has(key)) {
         waiting.remove(next);
         inProgress.add(key);
         return next;
@@ -78,14 +78,16 @@ export function createPendingRequests<R extends CallerRequest>(options: {
       });
     },
     /** Takes a batch of due observations that are not in progress, one of each caller in turn; drops the expired ones. */
-    take(limit: number, now: number): Pending<R>[] {
+    take(limit: number, now: number, minBatchLimit = 0): Pending<R>[] {
       const taken: Pending<R>[] = [];
+      const isWanted: IsWanted = (own) =>
+        taken[0] === undefined ? own >= minBatchLimit : own === taken[0].batchLimit;
       const isFull = (): boolean => taken.length >= Math.min(limit, taken[0]?.batchLimit ?? limit);
       let turns = waiting.turns();
       while (turns.length > 0 && !isFull()) {
         turns = turns.filter(({ caller, keys }) => {
           if (isFull()) return false;
-          const next = takeNext(keys, now, taken[0]?.batchLimit);
+          const next = takeNext(keys, now, isWanted);
           if (next === null) return false;
           taken.push(next);
           waiting.endTurn(caller);
@@ -114,11 +116,7 @@ export function createPendingRequests<R extends CallerRequest>(options: {
   };
 }
 
-const isDue = (
-  { dueAt, batchLimit: own }: Pick<Pending<CallerRequest>, 'dueAt' | 'batchLimit'>,
-  now: number,
-  batchLimit = own,
-): boolean => dueAt <= now && own === batchLimit;
+type IsWanted = (batchLimit: number) => boolean;
 
 /** Stores requests that are taken in turn; those that could not be stored are pending again. Null: none is due. */
 export async function storePending<R extends CallerRequest, T>(

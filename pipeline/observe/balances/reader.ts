@@ -62,6 +62,8 @@ const PAIRS_PER_CALL = 50;
  */
 const SPLIT = 8;
 const CONCURRENT_CALLS = 4;
+/** Of these, calls for parts of failed batches or single pairs, so that a token whose calls hang cannot take all. */
+const CONCURRENT_SPLIT_CALLS = 2;
 /** One batch of calls with its retries; then its pairs are read at a newer block. */
 const READ_TIMEOUT_MS = 15_000;
 const RETRY_MS = 1000;
@@ -80,9 +82,10 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
     onDropped: () => metrics.reads.inc({ outcome: 'dropped' }),
   });
   const readBatch = createBatchReader(observer, options, metrics);
-  /** Tokens of which a pair was read alone in vain: their pairs are read alone until one is answered. */
+  /** Tokens of a pair whose single read failed: their pairs are read alone until one is answered. */
   const isolated = createLruCache<Felt, true>(10_000);
   const running = new Set<Promise<void>>();
+  let runningSplit = 0;
 
   function logFailure(error: unknown, pairs: number): void {
     // An error that is not marked retryable needs an operator's look; the batch is retried all the same.
@@ -122,10 +125,15 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
   observer.releasers.push('reads', async () => void (await Promise.all(running)));
   const loop = observer.loop(async () => {
     while (running.size < CONCURRENT_CALLS) {
-      const batch = pending.take(PAIRS_PER_CALL, now());
-      if (batch.length === 0) break;
+      const minBatchLimit = runningSplit < CONCURRENT_SPLIT_CALLS ? 1 : PAIRS_PER_CALL;
+      const batch = pending.take(PAIRS_PER_CALL, now(), minBatchLimit);
+      const [first] = batch;
+      if (first === undefined) break;
+      const splitCalls = first.batchLimit < PAIRS_PER_CALL ? 1 : 0;
+      runningSplit += splitCalls;
       const run = process(batch).finally(() => {
         running.delete(run);
+        runningSplit -= splitCalls;
         loop.wake();
       });
       running.add(run);

@@ -23,12 +23,15 @@ function world({
   moved = [],
   callsPerSecond = 1_000_000,
   fails,
+  hangs = () => fails === undefined,
 }: {
   balanceOf?: (account: bigint) => bigint;
   moved?: readonly string[];
   callsPerSecond?: number;
-  /** Whether a call of these pairs fails; without it, every call waits to be answered by the test. */
+  /** Whether a call of these pairs fails. */
   fails?: (pairs: readonly FunctionCall[]) => boolean;
+  /** Whether it waits to be answered by the test; default: every call does unless `fails` is given. */
+  hangs?: (pairs: readonly FunctionCall[]) => boolean;
 } = {}) {
   const published: Published[] = [];
   const calls: { accounts: bigint[]; signal: AbortSignal | undefined; answer: () => void }[] = [];
@@ -68,8 +71,9 @@ function world({
         const { promise, resolve } = Promise.withResolvers<void>();
         const accounts = requests.map(({ calldata: [account = ZERO_FELT] }) => BigInt(account));
         calls.push({ accounts, signal, answer: resolve });
-        if (fails === undefined) await promise;
-        else if (fails(requests)) throw new AppError('NODE_UNREACHABLE', 'time-out', { retryable: true });
+        if (hangs(requests)) await promise;
+        else if (fails?.(requests) === true)
+          throw new AppError('NODE_UNREACHABLE', 'time-out', { retryable: true });
         return accounts.map((account) => ({
           ok: true as const,
           value: [toFelt(balanceOf(account)), ZERO_FELT],
@@ -174,4 +178,29 @@ it('reads all pairs from a node that refuses batches of more than 20 calls', asy
     reader.request({ account: toFelt(account), token, caller: 'a', requestedAt: 1000 });
   reader.wake();
   await vi.waitFor(() => expect(published).toHaveLength(200));
+});
+
+it.each([
+  ['read alone', 1, 100],
+  ['in the parts of a failed batch', 50, 0],
+])('reads the pair of a second caller at once while calls of a token %s hang', async (_, first, more) => {
+  const slowToken = toFelt(8n);
+  const isSlow = (pairs: readonly FunctionCall[]): boolean =>
+    pairs.some(({ contract }) => contract === slowToken);
+  const { reader, calls, published } = world({
+    fails: isSlow,
+    hangs: (pairs) => isSlow(pairs) && calls.length > 1,
+  });
+  const ask = (from: number, count: number): void => {
+    for (let account = from; account < from + count; account += 1)
+      reader.request({ account: toFelt(BigInt(account)), token: slowToken, caller: 'a', requestedAt: 1000 });
+    reader.wake();
+  };
+  ask(1, first);
+  await vi.waitFor(() => expect(calls).not.toEqual([]));
+  ask(100, more);
+  await vi.waitFor(() => expect(calls.length).toBeGreaterThanOrEqual(3));
+  reader.request({ account: toFelt(1_000_000n), token, caller: 'b', requestedAt: 1000 });
+  reader.wake();
+  await vi.waitFor(() => expect(published).toMatchObject([{ account: toFelt(1_000_000n) }]));
 });
