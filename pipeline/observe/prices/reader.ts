@@ -1,3 +1,5 @@
+import PQueue from 'p-queue';
+
 import { sleep } from '../../../infra/lifecycle.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import { backoffMs } from '../../../infra/retry.ts';
@@ -46,6 +48,8 @@ export interface PriceRequest {
 export interface PriceReader {
   /** Adds a request to the line of its caller. */
   request(request: PriceRequest): void;
+  /** Makes as many requested tokens due as one call of the feed has room for; answers those that were just read. */
+  schedule(): Promise<void>;
   /** Reads one batch of due tokens; false when there was nothing to read, or the feed or Kafka failed. */
   round(): Promise<boolean>;
 }
@@ -71,6 +75,13 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
   const callFeed = createFeedCalls(observer, { feed, metrics, alarms, unclaim });
   const requests = createRequests(observer, options);
   const answer = createAnswers(observer, feed);
+  /** One at a time: two that count the room together would fill it twice. */
+  const scheduling = new PQueue({ concurrency: 1 });
+  const schedule = (): Promise<void> =>
+    scheduling.add(async () => {
+      for (let answered = await requests.schedule(); answered !== null; answered = await requests.schedule())
+        await answer(answered);
+    });
 
   /** False where Kafka failed: the prices are read again later. */
   async function publish(settlements: readonly Settlement[]): Promise<boolean> {
@@ -110,12 +121,12 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
 
   return {
     request: (request) => requests.add(request),
+    schedule,
     async round() {
       await refreshCommonTokens();
-      const answered = await requests.schedule();
-      await answer(answered ?? []);
+      await schedule();
       const called = await callFeed(() => claimTokens(pool, feed.tokensPerCall, now()));
-      if (called === null) return answered !== null;
+      if (called === null) return false;
       const settlements = judgeAnswer(called.claims, called.readings, limits, now()).map(
         ({ claim, verdict }): Settlement => {
           // An uncommon token is read again until its jump is confirmed or dropped.

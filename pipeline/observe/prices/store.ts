@@ -147,13 +147,13 @@ export async function scheduleTokens(
   });
 }
 
-/** Counts requested tokens that wait for a reading, common ones left out. */
+/** Counts requested tokens that are due, common ones left out. */
 export async function countRequested(pool: Pool, now: number): Promise<number> {
   const [row] = await sqlRows(
     pool,
     z.object({ count: z.number() }),
     `SELECT count(*) AS count FROM tds.price_watch
-     WHERE due_at IS NOT NULL AND asked_at IS NOT NULL AND claimed_until <= $1 AND NOT common`,
+     WHERE due_at <= $1 AND asked_at IS NOT NULL AND claimed_until <= $1 AND NOT common`,
     [now],
   );
   return row?.count ?? 0;

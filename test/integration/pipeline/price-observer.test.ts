@@ -71,7 +71,7 @@ afterAll(async () => {
   await world.close();
 });
 
-async function start(): Promise<void> {
+async function start(of: PriceFeed = adapter): Promise<void> {
   metrics = new Registry();
   running = await runPriceObserver({
     config: {
@@ -80,7 +80,7 @@ async function start(): Promise<void> {
       priceJumpFactor: 2,
       priceConfirmations: 5,
     },
-    feed: adapter,
+    feed: of,
     commonTokens: async () => common,
     pool,
     kafka,
@@ -281,6 +281,44 @@ test('answers the request of one caller while a thousand of another wait', async
   await eventually(async () => expect((await answersFor(strk)).at(-1)).toEqual([now, 'price']));
   // The thousand take 25 calls.
   expect(feed.calls.length - callsBefore).toBeLessThan(10);
+});
+
+test('reads a requested token while a full call of others waits for the backoff of another process', async () => {
+  const waiting = Array.from({ length: adapter.tokensPerCall }, (_, i) => toFelt(0xbac0ffn + BigInt(i)));
+  const requested = new Map(waiting.map((token) => [token, now]));
+  await scheduleTokens(pool, { requested, listed: [] }, 0, now);
+  const claims = await claimTokens(pool, waiting.length, now);
+  const settlements = claims.map((claim) => ({ claim, verdict: null, dueAt: now + MINUTE }));
+  await settleClaims(pool, settlements, now);
+  await start();
+  await request(strk);
+  await untilRead(strk);
+});
+
+test('answers a request for a token it has just read, and makes others due, during a call of the feed', async () => {
+  const answered = Promise.withResolvers<void>();
+  let isCalled = false;
+  await start({
+    ...adapter,
+    async current(tokens, signal) {
+      isCalled ||= tokens.includes(wbtc);
+      if (isCalled) await answered.promise;
+      return await adapter.current(tokens, signal);
+    },
+  });
+  await request(strk);
+  await untilRead(strk);
+  now += 1;
+  await request(wbtc);
+  await eventually(async () => expect(isCalled).toBe(true));
+  try {
+    await request(strk, usdc);
+    await eventually(async () => expect((await answersFor(strk)).at(-1)).toEqual([now, 'repeated']));
+    await eventually(async () => expect(await watched(usdc)).toMatchObject({ due_at: now }));
+  } finally {
+    answered.resolve();
+  }
+  await untilRead(usdc);
 });
 
 test('claims a due common token among a thousand requested ones, and the reverse', async () => {
