@@ -68,8 +68,8 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       await health.progress(chunk);
     },
     headSeen: (head) =>
-      health.headSeen(chunk, head, async () => {
-        const { timestamp } = await deps.node.getBlockHeader(head.height, { signal: lease.signal });
+      health.headSeen(chunk, head, async (height) => {
+        const { timestamp } = await deps.node.getBlockHeader(height, { signal: lease.signal });
         return timestamp;
       }),
   };

@@ -7,13 +7,21 @@ interface HealthDeps extends Pick<IngestDeps, 'store' | 'clock' | 'log' | 'metri
   readonly settings: Pick<IngestDeps['settings'], 'stallMs' | 'headStallMs'>;
 }
 
+interface Head {
+  /** The greatest that the node has answered. */
+  readonly height: number;
+  /** Of the blocks that it has answered at this height. */
+  readonly hashes: ReadonlySet<Felt>;
+  /** When it first answered the newest of them, unix milliseconds. */
+  readonly since: number;
+}
+
 interface Watched {
   readonly fence: Fence | undefined;
   progressAt: number;
   stalled: boolean;
   alarmed: boolean;
-  /** The node's newest block, and since when it has been this one, unix milliseconds. */
-  head: { readonly hash: Felt; readonly since: number } | null;
+  head: Head | null;
   isHeadStalled: boolean;
 }
 
@@ -22,6 +30,13 @@ const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;
 const alarmsOf = (chunk: string): string[] => [failing(chunk), stalling(chunk)];
 
 export type Health = ReturnType<typeof createHealth>;
+
+/** Nodes behind one address may answer different blocks in turn, so only one not seen before, at no lower height, is new. */
+function newestHead(newest: Head | null, { height, hash }: BlockPoint, now: number): Head {
+  if (newest === null || height > newest.height) return { height, hashes: new Set([hash]), since: now };
+  if (height < newest.height || newest.hashes.has(hash)) return newest;
+  return { height, hashes: new Set([...newest.hashes, hash]), since: now };
+}
 
 /** Alarms per chunk for `/readyz` and operators: failures, and stalls where nothing failed. */
 export function createHealth({ store, clock, log, metrics, settings }: HealthDeps) {
@@ -67,27 +82,30 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       if (cleared) Object.assign(state, { stalled: false, alarmed: false });
     },
     /**
-     * The writer of the chunk has read the node's newest block. Raises an alarm once that has been the same for
-     * `headStallMs`, and clears it when the block is another one.
+     * The writer of the chunk has read the node's newest block. Raises an alarm once the node has had no new one for
+     * `headStallMs`, and clears it at the next.
      *
-     * @param readTimestamp unix seconds of the block
+     * @param readTimestamp unix seconds of the block at a height
      */
     async headSeen(
       chunk: string,
-      { height, hash }: BlockPoint,
-      readTimestamp: () => Promise<number>,
+      head: BlockPoint,
+      readTimestamp: (height: number) => Promise<number>,
     ): Promise<void> {
       const state = watched.get(chunk);
       if (state === undefined) return;
       const now = clock.wallTime();
-      if (hash !== state.head?.hash) state.head = { hash, since: now };
-      const { since } = state.head;
+      state.head = newestHead(state.head, head, now);
+      const { height, since } = state.head;
       const isStalled = settings.headStallMs > 0 && now - since >= settings.headStallMs;
       if (isStalled === state.isHeadStalled) return;
       const changed = await tryStore(async () => {
         if (!isStalled) return await store.clearAlarms([HEAD_STALLED], state.fence);
-        const age = Math.round(now / 1000 - (await readTimestamp()));
-        const detail = `the newest block of the node has been ${height} since ${new Date(since).toISOString()}; its timestamp was ${age} s ago when this alarm was raised`;
+        // A node that is stuck may answer for no header.
+        const timestamp = await readTimestamp(height).catch(() => null);
+        const age = timestamp === null ? null : Math.round(now / 1000 - timestamp);
+        const ageDetail = age === null ? '' : `; its timestamp was ${age} s ago when this alarm was raised`;
+        const detail = `the newest block of the node has been ${height} since ${new Date(since).toISOString()}${ageDetail}`;
         log.error({ height, seconds: Math.round((now - since) / 1000), age }, 'head of the node stalled');
         await store.raiseAlarm(HEAD_STALLED, detail, state.fence);
       });

@@ -1,10 +1,12 @@
 import { Registry } from 'prom-client';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { systemClock } from '../../../../infra/clock.ts';
 import type { Clock } from '../../../../infra/clock.ts';
 import { createHealth } from '../../../../pipeline/ingest/health.ts';
 import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
+import { AppError } from '../../../../schemas/errors.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
 import { topics } from '../../../../schemas/topics.ts';
 import { createSimStore } from '../../../simulate/ingest-store.ts';
 import { log } from '../../../simulate/stage.ts';
@@ -70,6 +72,53 @@ test('raises an alarm while the head of the node stays the same, also through fa
   expect(alarmsOf(world)).toEqual([]);
   await world.clock.run(300_000);
   expect(alarmsOf(world)).toEqual(headStalled);
+});
+
+describe('the head of a node that answers', () => {
+  /** Reports heads to the health of a chunk, one a second; returns the alarms that are stored. */
+  function watchHeads({ isHeaderAnswered }: { isHeaderAnswered: boolean }) {
+    let now = 1_700_000_000_000;
+    const clock: Clock = { ...systemClock, now: () => now, wallTime: () => now };
+    const store = createSimStore(() => now);
+    const metrics = createIngestMetrics(new Registry());
+    const settings = { stallMs: 60_000, headStallMs: 300_000 };
+    const health = createHealth({ store, clock, log, metrics, settings });
+    health.watch('live');
+    const readTimestamp = async (): Promise<number> => {
+      if (isHeaderAnswered) return now / 1000 - 302;
+      throw new AppError('NODE_UNREACHABLE', 'no answer', { retryable: true });
+    };
+    return async (seconds: number, ...heads: readonly [height: number, hash: bigint][]) => {
+      for (let second = 0; second < seconds; second += 1) {
+        now += 1000;
+        const [height, hash] = heads[second % heads.length]!;
+        await health.headSeen('live', { height, hash: toFelt(hash) }, readTimestamp);
+      }
+      return [...store.alarms.values()];
+    };
+  }
+
+  test.each([
+    [true, '; its timestamp was 302 s ago when this alarm was raised'],
+    [false, ''],
+  ])('raises an alarm where it answers for the header: %s', async (isHeaderAnswered, age) => {
+    const see = watchHeads({ isHeaderAnswered });
+    expect(await see(300, [7, 7n])).toEqual([]);
+    const since = '2023-11-14T22:13:21.000Z';
+    expect(await see(1, [7, 7n])).toEqual([`the newest block of the node has been 7 since ${since}${age}`]);
+  });
+
+  test('raises an alarm while two nodes at one address stay at two heights, until one has a new block', async () => {
+    const see = watchHeads({ isHeaderAnswered: true });
+    expect(await see(300, [7, 7n], [5, 5n])).toEqual([]);
+    expect(await see(1, [5, 5n])).toEqual([expect.stringContaining('has been 7 since')]);
+    expect(await see(1, [6, 6n])).toHaveLength(1);
+    // Replaces the block at the greatest height.
+    expect(await see(1, [7, 8n])).toEqual([]);
+    expect(await see(299, [7, 7n], [7, 8n])).toEqual([]);
+    expect(await see(1, [7, 7n])).toHaveLength(1);
+    expect(await see(1, [8, 9n])).toEqual([]);
+  });
 });
 
 test('raises an alarm while the node is unavailable at startup, and indexes when it is back', async () => {
