@@ -59,6 +59,8 @@ const TABLE: TaskTable<NftClaim> = {
   key: { token: 'text', token_id: 'numeric' },
   keyOf: ({ task: { token, tokenId } }) => ({ token, token_id: tokenId }),
 };
+/** How often one claim stores requests: each time delays the tasks that are due already. */
+const MAX_STORES_PER_CLAIM = 25;
 /** Tolerated difference between the clocks of two observers. */
 const CLOCK_SKEW_MS = 5000;
 
@@ -92,6 +94,11 @@ export function createNftStore(
     ttlMs: REQUEST_TTL_MS,
     maxPerCaller: MAX_WAITING_PER_CALLER,
   });
+  const storeRequests = async (nfts: readonly Nft[], now: number): Promise<void> => {
+    const tasks = nfts.map(({ token, tokenId }) => ({ token, tokenId, standard: 'unknown' as const }));
+    await addTasks(pool, schema, tasks, now);
+    await markRequested(pool, nfts, now);
+  };
   const update = (set: string) => createClaimUpdate(pool, TABLE, set);
   const storeMessage = update('message = new.message');
   const recordOutcome = update(
@@ -108,13 +115,11 @@ export function createNftStore(
     async claim(limit, now, which) {
       isOthersTurn = which === 'all' && !isOthersTurn;
       const full = fullHosts();
-      if (pending.size() > 0) {
+      // Stored NFTs may be fetched already or wait for their backoff: the room is counted again for the next ones.
+      for (let stores = 0; stores < MAX_STORES_PER_CLAIM && pending.size() > 0; stores += 1) {
         const room = limit - (await countRequested(pool, now, full));
-        await storePending(pending, { limit: room, now }, async (nfts) => {
-          const tasks = nfts.map(({ token, tokenId }) => ({ token, tokenId, standard: 'unknown' as const }));
-          await addTasks(pool, schema, tasks, now);
-          await markRequested(pool, nfts, now);
-        });
+        const stored = await storePending(pending, { limit: room, now }, (nfts) => storeRequests(nfts, now));
+        if (stored === null) break;
       }
       return await claimTasks(pool, { limit, now, which, fullHosts: full, isOthersTurn });
     },

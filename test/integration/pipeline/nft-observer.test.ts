@@ -483,6 +483,35 @@ it('claims the NFT that one caller requests among a thousand of another, and tho
   ]);
 });
 
+it('claims as many requested NFTs as it may behind those that wait for their backoff', async () => {
+  const store = createNftStore(
+    world.pool,
+    async () => null,
+    () => [],
+  );
+  // Before any task of another test is due.
+  const at = 1_600_000_000_000;
+  const nfts = Array.from({ length: 110 }, () => ({
+    token: ITEMS,
+    tokenId: String(mint(null)),
+    caller: 'a',
+  }));
+  const [waiting, wanted] = [nfts.slice(0, 100), nfts.slice(100)];
+  await store.add(
+    waiting.map((nft) => ({ ...nft, standard: 'unknown' })),
+    at + 60_000,
+  );
+  store.request(nfts, at);
+  const claimed = async () => (await store.claim(8, at, 'requested')).map(({ task }) => task.tokenId);
+  const ids = wanted.map(({ tokenId }) => tokenId);
+  expect(new Set(await claimed())).toEqual(new Set(ids.slice(0, 8)));
+  expect(new Set(await claimed())).toEqual(new Set(ids.slice(8)));
+  // The observers of other tests would fetch them.
+  await world.pool.query('DELETE FROM tds.nft_fetches WHERE token_id = ANY ($1)', [
+    nfts.map(({ tokenId }) => tokenId),
+  ]);
+});
+
 it('stores outcomes that come together each for its own claim, and none for a claim that was lost', async () => {
   const ids = [mint(null), mint(null), mint(null)].map(String);
   const store = createNftStore(
