@@ -6,7 +6,7 @@ import { felt, uint, unixMillis } from './common.ts';
 const request = {
   v: z.literal(1),
   requested_at: unixMillis,
-  /** Whose requests wait in one line: a hash, never a credential. Absent in messages of earlier versions. */
+  /** Hash of the user; requests of one user are queued together. Absent in messages of earlier versions. */
   caller: z.string().max(64).optional(),
 };
 

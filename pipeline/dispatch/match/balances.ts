@@ -61,7 +61,7 @@ interface Around {
  * index of blocks have projected the block.
  *
  * - A balance that the ledger does not know is requested from the chain first. It is null where that takes more than 8 s, or
- *   1 s while the node answers no request, and where the chain cannot be asked for it or what it answers does not tell.
+ *   1 s while the node answers no request, and where the chain has no such balance, or its answer does not determine it.
  * - A block that is not projected within 10 s, or that is behind a halted projection, pauses its partition: an alarm names
  *   the halt, other partitions and events continue, and matching resumes at that block once it is projected. No event is
  *   dropped. Only a block whose message an operator makes the projections skip is never notified: its balances are unknown.

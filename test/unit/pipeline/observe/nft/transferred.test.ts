@@ -36,7 +36,7 @@ it('reads single, batch and minted NFTs, and no token of an unknown standard', (
   ]);
 });
 
-it('takes no issue of an ERC-1155 id for a mint, as it is issued again and again', () => {
+it('marks neither an issue of an ERC-1155 id nor a burn as a mint', () => {
   const events = [batchEvent(ITEMS, ZERO_FELT, BERT, [[2n, 5n]]), transferEvent(ART, ANNA, ZERO_FELT, 1n)];
   const found = read(accepted(makeBlock({ height: 1, transactions: [{ events }] }), 1));
   expect(found?.map(({ token, isMint }) => [token, isMint])).toEqual([
