@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import { findRows } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import {
@@ -180,16 +181,25 @@ export async function countUpTo(reading: Reading, filters: TransferFilters, most
   return counted?.n ?? 0;
 }
 
+/** A block is written to the table of positions and to that of rows side by side: for a moment, either has more. */
+const ATTEMPTS = 4;
+const RETRY_MS = 50;
+
 async function read(
   reading: Reading,
   filters: TransferFilters,
   page: Omit<PageRead, 'order'>,
 ): Promise<StoredTransfer[]> {
-  if (reading.plan.positions === null) return await readRows(reading, sourcesOf(reading.plan), filters, page);
-  const positions = await readPositions(reading, filters, page);
-  if (positions.length === 0) return [];
-  const rows = transfersAt(reading.tables, positions);
-  return await readRows(reading, [rows], filters, { after: null, offset: 0, limit: page.limit });
+  const { plan, tables } = reading;
+  for (let attempt = 0; plan.positions !== null && attempt < ATTEMPTS; attempt += 1) {
+    if (attempt > 0) await sleep(RETRY_MS);
+    const positions = await readPositions(reading, filters, page);
+    if (positions.length === 0) return [];
+    const at = { after: null, offset: 0, limit: page.limit };
+    const rows = await readRows(reading, [transfersAt(tables, positions)], filters, at);
+    if (rows.length === positions.length) return rows;
+  }
+  return await readRows(reading, sourcesOf(plan), filters, page);
 }
 
 async function readRows(

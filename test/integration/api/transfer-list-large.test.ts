@@ -226,6 +226,25 @@ describe('a filter that matches more than is counted', () => {
     }
   });
 
+  it('has a whole page while a block is in the table of positions, and not yet in that of the rows', async () => {
+    const pair = { account: sender, token: crowd, limit: '25' };
+    const before = await list(pair);
+    const hex = (felt: string): string => `toFixedString(unhex('${felt.slice(2)}'), 32)`;
+    const write = async (isDeleted: 0 | 1): Promise<void> =>
+      await writer.command(
+        `INSERT INTO account_ledger (account, leg, token, block_desc, position_desc, item_desc, seq, is_deleted)
+         SELECT ${hex(sender)}, 1, ${hex(crowd)}, 4294967295 - 22000, 4294967295 - number, 4294967295, ${isDeleted + 1}, ${isDeleted}
+         FROM numbers(3)`,
+      );
+    await write(0);
+    const during = await list(pair);
+    expect(during.results).toEqual(before.results);
+    expect(during.links.next_cursor).not.toBeNull();
+    expect([during.count_is_estimate, during.count > 100_000]).toEqual([true, true]);
+    await write(1);
+    expect((await list(pair)).results).toEqual(before.results);
+  });
+
   it('is paged upwards from anywhere, also where few of many rows match', async () => {
     const odd = aTransfer({ token: rare, from: sender, to: receiver, position: 500, txHash: rare });
     const block = { height: 21_499, timestamp: 1, chunk: 'live', transfers: [odd] };
