@@ -3,28 +3,42 @@ import type { Readable } from 'node:stream';
 import { GetObjectCommand, HeadObjectCommand, S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 
+import { AppError } from '../../schemas/errors.ts';
 import type { ObjectStore } from './store.ts';
 
 /** A part of an upload: an object has at most 10,000, and two are held in memory. */
 const PART_BYTES = 16 * 1024 * 1024;
 
 const CONNECT_MS = 5000;
-/** Without a byte. */
-const ANSWER_MS = 30_000;
+/** Without a byte in either direction. */
+const SILENT_MS = 30_000;
+/** The same while an object is read: a slow reader takes nothing for as long as its buffers last. */
+const READING_SILENT_MS = 300_000;
 
 /**
  * A bucket of S3, or of a store that speaks its protocol. Endpoint, region and credentials are those of the AWS tools:
  * `AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or a profile, or the machine's role.
  */
-export function createS3Store(bucket: string, prefix: string): ObjectStore {
+export function createS3Store(
+  bucket: string,
+  prefix: string,
+  {
+    silentMs = SILENT_MS,
+    readingSilentMs = READING_SILENT_MS,
+  }: { readonly silentMs?: number; readonly readingSilentMs?: number } = {},
+): ObjectStore {
   const hasEndpoint = ['AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'].some((name) => process.env[name]);
-  const client = new S3Client({
-    // Others than AWS have no host name for each bucket, and do not know the checksums that AWS added in 2024.
-    ...(hasEndpoint ? { forcePathStyle: true } : {}),
-    requestHandler: { connectionTimeout: CONNECT_MS, requestTimeout: ANSWER_MS },
-    requestChecksumCalculation: 'WHEN_REQUIRED',
-    responseChecksumValidation: 'WHEN_REQUIRED',
-  });
+  const clientWith = (socketTimeout: number): S3Client =>
+    new S3Client({
+      // Others than AWS have no host name for each bucket, and do not know the checksums that AWS added in 2024.
+      ...(hasEndpoint ? { forcePathStyle: true } : {}),
+      // Its `requestTimeout` only logs a warning.
+      requestHandler: { connectionTimeout: CONNECT_MS, socketTimeout },
+      requestChecksumCalculation: 'WHEN_REQUIRED',
+      responseChecksumValidation: 'WHEN_REQUIRED',
+    });
+  const client = clientWith(silentMs);
+  const reader = clientWith(readingSilentMs);
   const named = (name: string) => ({ Bucket: bucket, Key: prefix === '' ? name : `${prefix}/${name}` });
   return {
     async text(name, abortSignal) {
@@ -37,7 +51,7 @@ export function createS3Store(bucket: string, prefix: string): ObjectStore {
     },
     async read(name, { start, end }, abortSignal) {
       const command = new GetObjectCommand({ ...named(name), Range: `bytes=${start}-${end}` });
-      const { Body } = await client.send(command, { abortSignal });
+      const { Body } = await reader.send(command, { abortSignal }).catch(asUnavailable);
       return Body as Readable;
     },
     async write(name, body, signal) {
@@ -61,6 +75,19 @@ async function ifThere<T>(request: Promise<T>): Promise<T | null> {
     return await request;
   } catch (error) {
     if (error instanceof S3ServiceException && error.$metadata.httpStatusCode === 404) return null;
-    throw error;
+    return asUnavailable(error);
   }
+}
+
+/** @throws STORE_UNAVAILABLE in place of an error that another attempt may not meet, the error itself otherwise */
+function asUnavailable(error: unknown): never {
+  const status = error instanceof S3ServiceException ? (error.$metadata.httpStatusCode ?? 0) : 0;
+  const isTimeout = error instanceof Error && error.name === 'TimeoutError';
+  if (!isTimeout && status !== 429 && status < 500) throw error;
+  const details = { store: 'the object store' };
+  throw new AppError('STORE_UNAVAILABLE', 'The object store does not answer', {
+    retryable: true,
+    cause: error,
+    details,
+  });
 }

@@ -17,6 +17,8 @@ export interface SimulatedS3 {
   openRequests(): number;
   /** Answers no request until the function that it returns is called. */
   pause(): () => void;
+  /** Answers requests with this status, as when the store is busy; null: as they should be. */
+  failWith(status: number | null): void;
   close(): Promise<void>;
 }
 
@@ -27,11 +29,15 @@ export async function startSimulatedS3(): Promise<SimulatedS3> {
   const uploads = new Map<string, Map<number, Buffer>>();
   let openRequests = 0;
   let paused = Promise.resolve();
+  let failure: number | null = null;
   const server = createServer((request, response) => {
     openRequests += 1;
     response.once('close', () => (openRequests -= 1));
     void paused
-      .then(async () => await answer(request, response, { objects, uploads }))
+      .then(async () => {
+        if (failure === null) await answer(request, response, { objects, uploads });
+        else response.writeHead(failure).end();
+      })
       .catch(() => response.destroy());
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -50,6 +56,7 @@ export async function startSimulatedS3(): Promise<SimulatedS3> {
       paused = promise;
       return resolve;
     },
+    failWith: (status) => void (failure = status),
     async close() {
       server.closeAllConnections();
       server.close();

@@ -7,6 +7,7 @@ import { buffer } from 'node:stream/consumers';
 
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 
+import { createS3Store } from '../../../infra/object-store/s3.ts';
 import { openObjectStore } from '../../../infra/object-store/store.ts';
 import type { ObjectStore } from '../../../infra/object-store/store.ts';
 import { startSimulatedS3 } from '../../support/s3.ts';
@@ -110,4 +111,27 @@ it('a read from a bucket ends with its reader, also while it waits for an answer
   expect(s3.openRequests()).toBe(1);
   body.destroy();
   await vi.waitFor(() => expect(s3.openRequests()).toBe(0));
+});
+
+describe('a bucket that does not answer', () => {
+  const unavailable = { code: 'STORE_UNAVAILABLE', retryable: true };
+
+  it('is given up after a silence, in any request', async () => {
+    const store = createS3Store('bucket', 'silent', { silentMs: 100, readingSilentMs: 100 });
+    const resume = s3.pause();
+    await expect(store.size('a', signal)).rejects.toMatchObject(unavailable);
+    await expect(store.read('a', { start: 0, end: 9 }, signal)).rejects.toMatchObject(unavailable);
+    await expect(store.write('a', bodyOf(large), signal)).rejects.toThrow();
+    resume();
+  });
+
+  it('is unavailable, not wrong, while it is too busy', async () => {
+    const store = createS3Store('bucket', 'busy');
+    s3.failWith(503);
+    await expect(store.size('a', signal)).rejects.toMatchObject(unavailable);
+    s3.failWith(403);
+    await expect(store.size('a', signal)).rejects.not.toMatchObject(unavailable);
+    s3.failWith(null);
+    expect(await store.size('a', signal)).toBeNull();
+  });
 });
