@@ -8,7 +8,8 @@ export const roles: readonly Role[] = [
   },
   {
     name: 'project',
-    summary: 'project the log into read models; all of them, or those named',
+    summary:
+      'project the log into read models; all of them, or those named (of those of the chain all or none)',
     load: async () => (await import('./project.ts')).start,
   },
   {

@@ -12,6 +12,7 @@ import { runDeferred } from '../../../projections/engine/deferred/run.ts';
 import { startConservation } from '../../../projections/engine/verify/conservation.ts';
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import { topics } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
 import { createAlarms } from '../../health/alarms.ts';
 import type { StartRole } from '../role.ts';
@@ -23,11 +24,7 @@ import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
 export const start: StartRole = async (context, only) => {
   const { config, log, metrics: registry, releasers } = context;
-  const unknown = only.filter((name) => !projections.some((projection) => projection.name === name));
-  if (unknown.length > 0) {
-    const names = projections.map(({ name }) => name).join(', ');
-    throw new AppError('INVALID', `Unknown projection ${unknown.join(', ')}: use one of ${names}`);
-  }
+  assertProjectable(only);
   const wanted = ({ name }: { name: string }): boolean => only.length === 0 || only.includes(name);
   const kafka = openKafka(context, 'tds-project');
   const pool = openPool(context, 'tds-project', 14);
@@ -82,4 +79,20 @@ async function settled(starting: readonly Promise<void>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(starting)) {
     if (outcome.status === 'rejected') throw outcome.reason;
   }
+}
+
+/** @throws INVALID for a name that is unknown, and for some of the chain's read models without the others */
+function assertProjectable(only: readonly string[]): void {
+  const unknown = only.filter((name) => !projections.some((projection) => projection.name === name));
+  if (unknown.length > 0) {
+    const names = projections.map(({ name }) => name).join(', ');
+    throw new AppError('INVALID', `Unknown projection ${unknown.join(', ')}: use one of ${names}`);
+  }
+  const ofChain = clickhouseProjections.filter(({ topic }) => topic.name === topics.chainBlocks.name);
+  const missing = ofChain.filter(({ name }) => !only.includes(name)).map(({ name }) => name);
+  if (missing.length === 0 || missing.length === ofChain.length) return;
+  throw new AppError(
+    'INVALID',
+    `Name ${missing.join(', ')}, too: one process writes all tables of a block, so that it is shown once all of them have it`,
+  );
 }

@@ -175,6 +175,12 @@ test('a projection that does not exist', async () => {
   expect(code).toBe(1);
 });
 
+test('some read models of the chain without the others', async () => {
+  const { code, out } = await run('tds.ts', ['project', 'indexed-blocks', 'tokens'], noStores);
+  expect(out).toMatch(/Name [a-z, -]*\btransfers\b[a-z, -]*, too: one process writes all tables of a block/);
+  expect(code).toBe(1);
+});
+
 test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1']])(
   'tds %s names the unavailable store',
   async (...args) => {
