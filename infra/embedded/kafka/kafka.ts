@@ -25,6 +25,9 @@ const classArchive = join(kafkaHome, 'classes.jsa');
 /** These start a second faster and use less memory on two cores shared with everything else. */
 const SMALL_JVM = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
 
+/** Without a UTF-8 locale, Java cannot open files whose paths are not ASCII. */
+const UTF8_PATHS = { LC_ALL: 'C.UTF-8' };
+
 /** One block is one message of up to 16 MB compressed; 1 MB is left for the record batch. */
 const maxMessageBytes = 17 * 1024 * 1024;
 
@@ -83,6 +86,7 @@ export async function startKafka(options: {
       graceMs: recordClassesTo === undefined ? 5000 : 60_000,
     },
     watch: 'guard',
+    env: UTF8_PATHS,
     pidFile: join(home, 'kafka.pids'),
     probe: () => describeCluster(port),
     readyMs: 60_000,
@@ -111,26 +115,16 @@ async function format(java: string, classPath: string, home: string, configFile:
   rmSync(join(home, 'log'), { recursive: true, force: true });
   const id = clusterId();
   try {
-    await promisify(execFile)(java, [
-      '-Xmx128m',
-      ...SMALL_JVM,
-      ...sharedClasses(),
-      '-cp',
-      classPath,
-      'kafka.tools.StorageTool',
-      'format',
-      '-t',
-      id,
-      '-c',
-      configFile,
-    ]);
+    const args = ['-Xmx128m', ...SMALL_JVM, ...sharedClasses(), '-cp', classPath, 'kafka.tools.StorageTool'];
+    await promisify(execFile)(java, [...args, 'format', '-t', id, '-c', configFile], {
+      env: { ...process.env, ...UTF8_PATHS },
+    });
   } catch (cause) {
+    const printed = cause instanceof Error && 'stderr' in cause ? String(cause.stderr).trim() : '';
     throw new AppError(
       'STORE_UNAVAILABLE',
-      'Kafka could not format its storage: check that Java 17 or newer is installed',
-      {
-        cause,
-      },
+      `Kafka could not format its storage: check that Java 17 or newer is installed. ${printed}`.trim(),
+      { cause },
     );
   }
   writeFileSync(`${idFile}.new`, `${id}\n`);
@@ -154,8 +148,7 @@ function properties(logDir: string, port: number, controllerPort: number): strin
     listeners: `PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
     'advertised.listeners': `PLAINTEXT://127.0.0.1:${port}`,
     'listener.security.protocol.map': 'PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT',
-    // A backslash escapes characters in a property value.
-    'log.dirs': logDir.replaceAll('\\', '\\\\'),
+    'log.dirs': logDir,
     'auto.create.topics.enable': false,
     'offsets.topic.replication.factor': 1,
     'offsets.topic.num.partitions': 4,
@@ -182,8 +175,14 @@ function properties(logDir: string, port: number, controllerPort: number): strin
     'metadata.max.idle.interval.ms': 0,
   };
   return Object.entries(entries)
-    .map(([key, value]) => `${key}=${value}\n`)
+    .map(([key, value]) => `${key}=${escaped(String(value))}\n`)
     .join('');
+}
+
+/** Java reads property files as ISO-8859-1, with backslash escapes of UTF-16 code units. */
+function escaped(value: string): string {
+  const escape = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return value.replaceAll('\\', '\\\\').replaceAll(/[^\x20-\x7e]/g, escape);
 }
 
 async function describeCluster(port: number): Promise<void> {
