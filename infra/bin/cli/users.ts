@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
 
 import { addUser, setDisabled, setPassword } from '../operator/accounts.ts';
 import { AppError } from '../../../schemas/errors.ts';
@@ -54,21 +55,17 @@ export function usersCommand(program: Command, log: Logger, say: (line: string) 
 
 /** Reads from a terminal without echo, otherwise the first line of standard input. */
 async function readPassword(prompt: string): Promise<string> {
-  const reader = createInterface({
-    input: process.stdin,
-    output: process.stdout,
-    terminal: process.stdin.isTTY,
-  });
-  if (process.stdin.isTTY) {
-    // Suppresses the echo after the prompt.
-    process.stdout.write(prompt);
-    Object.assign(reader, { _writeToOutput: () => {} });
-  }
+  const { stdin: input } = process;
+  const isTerminal = input.isTTY === true;
+  // Readline would echo the line, also the one of a pipe if the output is a terminal.
+  const output = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const reader = createInterface({ input, output, terminal: isTerminal });
+  if (isTerminal) process.stdout.write(prompt);
   try {
     for await (const line of reader) return line;
     throw new AppError('INVALID', 'No password was given');
   } finally {
     reader.close();
-    if (process.stdin.isTTY) process.stdout.write('\n');
+    if (isTerminal) process.stdout.write('\n');
   }
 }

@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
@@ -191,3 +192,25 @@ test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1'
     );
   },
 );
+
+/** Runs a shell command on a terminal, types the line at the prompt, and returns the output. */
+async function onTerminal(command: string, line: string): Promise<string> {
+  const env = { PATH: process.env['PATH'], DATA_DIR: join(folder, 'data') };
+  const running = promisify(execFile)('script', ['-qc', command, '/dev/null'], { env });
+  running.child.stdout?.on('data', (chunk: Buffer | string) => {
+    if (chunk.toString().startsWith('Password of ')) running.child.stdin?.write(`${line}\r`);
+  });
+  const { stdout } = await running;
+  return stdout;
+}
+
+test.each([
+  ['piped', 'echo the-password | '],
+  ['typed', ''],
+])('a %s password is not shown on the terminal', async (_, pipe) => {
+  const command = `${pipe}${process.execPath} infra/bin/tds.ts users add someone`;
+  const output = await onTerminal(command, 'the-password');
+  expect(output).toContain('Nothing runs in ');
+  expect(output).not.toContain('the-password');
+  expect(output.includes('Password of someone: ')).toBe(pipe === '');
+});
