@@ -412,17 +412,21 @@ function seconds(since) {
   return `${((Date.now() - since) / 1000).toFixed(1)} s`;
 }
 
-/** Creating a folder is atomic; the process id in it distinguishes a held lock from a stale one. */
+/**
+ * Creating a folder is atomic; the process id and start time in it distinguish a held lock from a stale one: process ids are
+ * reused.
+ */
 async function lock(folder) {
   const pidFile = join(folder, 'pid');
+  const own = `${process.pid} ${startTime(process.pid)}`;
   for (let announced = false, recovered = false; ;) {
     try {
       mkdirSync(folder);
-      writeFileSync(pidFile, String(process.pid));
+      writeFileSync(pidFile, own);
       // Two processes that found the same stale lock may remove each other's: the one whose id remains holds it.
       if (recovered) await sleep(100);
-      if (read(pidFile) !== String(process.pid)) continue;
-      return () => rmSync(folder, { recursive: true, force: true });
+      if (read(pidFile) !== own) continue;
+      return unlockOnSignals(folder);
     } catch (error) {
       if (error.code !== 'EEXIST') throw error;
     }
@@ -431,15 +435,44 @@ async function lock(folder) {
       recovered = true;
       continue;
     }
-    if (!announced) say('Set-up: waiting for another set-up to finish …');
+    if (!announced) {
+      const pid = read(pidFile)?.split(' ')[0] ?? 'unknown';
+      say(`Set-up: waiting for another set-up, process ${pid}, which holds ${folder} …`);
+    }
     announced = true;
     await sleep(200);
   }
 }
 
+/** Returns what removes the lock; SIGINT, SIGTERM and SIGHUP remove it, too. */
+function unlockOnSignals(folder) {
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+  const unlock = () => {
+    for (const signal of signals) process.off(signal, onSignal);
+    rmSync(folder, { recursive: true, force: true });
+  };
+  const onSignal = (signal) => {
+    unlock();
+    process.kill(process.pid, signal);
+  };
+  for (const signal of signals) process.on(signal, onSignal);
+  return unlock;
+}
+
+/** Of a process, in ticks since the system started; `-` where there is no /proc. */
+function startTime(pid) {
+  const stat = read(`/proc/${pid}/stat`);
+  // The second field, the name in parentheses, may contain blanks. The start time is the 22nd.
+  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '-';
+}
+
 function held(folder, pidFile) {
-  const pid = Number(read(pidFile) ?? Number.NaN);
+  const [id, began = '-'] = read(pidFile)?.split(' ') ?? [];
+  const pid = Number(id);
+  if (pid === process.pid) return false;
   if (Number.isInteger(pid) && pid > 0) {
+    const now = startTime(pid);
+    if (began !== '-' && now !== '-' && began !== now) return false;
     try {
       process.kill(pid, 0);
       return true;

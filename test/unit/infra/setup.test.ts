@@ -1,0 +1,96 @@
+import { spawn } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import { afterEach, beforeEach, expect, test } from 'vitest';
+
+import { markOf } from '../../../infra/embedded/processes.ts';
+
+/** The set-up, in a folder whose only package is missing; `npm` is a program of the test. */
+let root: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'tds-setup-'));
+  write('node_modules/.package-lock.json', '{ "packages": {} }');
+  write('package-lock.json', '{ "packages": { "node_modules/one": { "version": "1.0.0" } } }');
+  mkdirSync(join(root, 'infra/setup'), { recursive: true });
+  copyFileSync('infra/setup/setup.mjs', join(root, 'infra/setup/setup.mjs'));
+  write('npm.js', '');
+});
+afterEach(() => rmSync(root, { recursive: true }));
+
+function write(path: string, text: string, mode = 0o644): void {
+  mkdirSync(dirname(join(root, path)), { recursive: true });
+  writeFileSync(join(root, path), text, { mode });
+}
+
+const stores = { KAFKA_BROKERS: '127.0.0.1:1', REDIS_URL: 'redis://127.0.0.1:1' };
+const lockFolder = '.cache/setup.lock';
+
+interface SetupRun {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly output: string;
+}
+
+/** Runs a shell command in which `$SETUP` is the set-up. */
+async function setup(
+  command: string,
+  env: Readonly<Record<string, string>>,
+  onOutput: (output: string, pid: number) => void = () => {},
+): Promise<SetupRun> {
+  const child = spawn('/bin/sh', ['-c', command], {
+    cwd: root,
+    timeout: 20_000,
+    env: {
+      PATH: join(root, 'bin'),
+      npm_execpath: join(root, 'npm.js'),
+      SETUP: `${process.execPath} infra/setup/setup.mjs --quiet`,
+      ...env,
+    },
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => {
+      output += chunk.toString();
+      onOutput(output, child.pid ?? 0);
+    });
+  return await new Promise((resolve) =>
+    child.on('close', (code, signal) => resolve({ code, signal, output })),
+  );
+}
+
+test.each([
+  ['the id of a running process with another start time', `echo ${process.ppid} 1`],
+  ['its own process id', 'echo $$'],
+  ['its own process id with another start time', 'echo $$ 1'],
+])('set-up replaces a lock that names %s', async (_, holder) => {
+  mkdirSync(join(root, lockFolder), { recursive: true });
+  const { code, output } = await setup(`${holder} >${lockFolder}/pid; exec $SETUP`, stores);
+  expect(output).not.toContain('waiting');
+  expect(code).toBe(0);
+  expect(existsSync(join(root, lockFolder))).toBe(false);
+});
+
+test('set-up waits for a lock whose process runs, and names both', async () => {
+  const began = markOf(process.pid)?.began;
+  write(`${lockFolder}/pid`, began === null ? String(process.pid) : `${process.pid} ${began}`);
+  const { code, output } = await setup('exec $SETUP', stores, (printed) => {
+    if (printed.includes('waiting')) rmSync(join(root, lockFolder), { recursive: true, force: true });
+  });
+  expect(output).toContain(
+    `Set-up: waiting for another set-up, process ${process.pid}, which holds ${join(root, lockFolder)} …\n`,
+  );
+  expect(code).toBe(0);
+});
+
+test.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('set-up removes its lock on %s', async (signal) => {
+  write('npm.js', 'setTimeout(() => {}, 1000)');
+  const ended = await setup('exec $SETUP', stores, (printed, pid) => {
+    if (!printed.includes('npm ci')) return;
+    expect(existsSync(join(root, lockFolder, 'pid'))).toBe(true);
+    process.kill(pid, signal);
+  });
+  expect(ended.signal).toBe(signal);
+  expect(existsSync(join(root, lockFolder))).toBe(false);
+});
