@@ -1,15 +1,15 @@
 /**
- * Installs what a fresh clone needs to run: `node infra/setup/setup.mjs [--quiet] [--tests]`.
+ * Installs what a fresh clone needs to run: `node infra/setup/setup.mjs [--quiet] [--no-stores] [--tests]`.
  *
  * Plain JavaScript for Node 20 and newer without dependencies, because it installs them. Each step runs only if something
  * is missing; otherwise the check takes some tens of milliseconds. Downloads go to temporary folders that are renamed when
  * complete, so a killed run leaves nothing incomplete. Concurrent runs wait for each other.
  *
  *   packages    npm ci                                       always
- *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set
- *   Kafka       its jars, downloaded by Maven to .cache/     unless KAFKA_BROKERS is set
- *   classes     an archive of Kafka's, for a faster start    unless KAFKA_BROKERS is set
- *   Redis       redis-server                                 unless REDIS_URL is set
+ *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set, or --no-stores given
+ *   Kafka       its jars, downloaded by Maven to .cache/     unless KAFKA_BROKERS is set, or --no-stores given
+ *   classes     an archive of Kafka's, for a faster start    unless KAFKA_BROKERS is set, or --no-stores given
+ *   Redis       redis-server                                 unless REDIS_URL is set, or --no-stores given
  *   console     built by Vite, when its sources changed      unless Vite is not installed (npm ci --omit=dev)
  *   pgbouncer   for a test                                   with --tests
  *   Chromium    for the tests of the console, with a font    with --tests
@@ -47,8 +47,9 @@ class SetupError extends Error {}
 
 const set = (name) => (env[name] ?? '') !== '';
 const containers = env['TEST_BACKEND'] === 'testcontainers';
-const wantsKafka = !set('KAFKA_BROKERS') && !containers;
-const wantsRedis = !set('REDIS_URL') && !containers;
+const embedsStores = !process.argv.includes('--no-stores') && !containers;
+const wantsKafka = embedsStores && !set('KAFKA_BROKERS');
+const wantsRedis = embedsStores && !set('REDIS_URL');
 const wantsTests = process.argv.includes('--tests');
 
 /** What is missing, in the order of installation. */
@@ -494,5 +495,6 @@ try {
   process.stderr.write(
     error instanceof SetupError ? `${error.message}\n` : `Set-up failed: ${error.stack}\n`,
   );
-  process.exitCode = 1;
+  // 1 would mean differences, for `npm run tds -- verify`.
+  process.exitCode = 2;
 }

@@ -1,5 +1,13 @@
 import { spawn } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
@@ -93,4 +101,22 @@ test.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('set-up removes its lock on 
   });
   expect(ended.signal).toBe(signal);
   expect(existsSync(join(root, lockFolder))).toBe(false);
+});
+
+test('set-up without stores needs neither Redis nor Java', async () => {
+  const { code, output } = await setup('exec $SETUP --no-stores', {});
+  expect(output).not.toMatch(/Redis|Java/i);
+  expect(code).toBe(0);
+});
+
+test('set-up that fails exits with 2, because 1 means differences for tds verify', async () => {
+  write('npm.js', 'process.exit(1)');
+  const { code, output } = await setup('exec $SETUP', stores);
+  expect(output).toContain('run `npm ci` and read its output');
+  expect(code).toBe(2);
+});
+
+test.each(['tds', 'test:unit'])('npm run %s needs no store', (name) => {
+  const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
+  expect(scripts[name]).toMatch(/^node infra\/setup\/setup\.mjs --quiet --no-stores && /);
 });
