@@ -33,6 +33,7 @@ function write(path: string, text: string, mode = 0o644): void {
 }
 
 const stores = { KAFKA_BROKERS: '127.0.0.1:1', REDIS_URL: 'redis://127.0.0.1:1' };
+const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
 const lockFolder = '.cache/setup.lock';
 
 interface SetupRun {
@@ -50,6 +51,7 @@ async function setup(
   const child = spawn('/bin/sh', ['-c', command], {
     cwd: root,
     timeout: 20_000,
+    stdio: ['ignore', 'pipe', 'pipe'],
     env: {
       PATH: join(root, 'bin'),
       npm_execpath: join(root, 'npm.js'),
@@ -117,6 +119,21 @@ test('set-up that fails exits with 2, because 1 means differences for tds verify
 });
 
 test.each(['tds', 'test:unit'])('npm run %s needs no store', (name) => {
-  const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
   expect(scripts[name]).toMatch(/^node infra\/setup\/setup\.mjs --quiet --no-stores && /);
+});
+
+const runsNodeTwice = Object.entries(scripts).filter(([, text]) => /^node .* node /.test(text));
+
+test.each(
+  runsNodeTwice.flatMap(([name, text]) => ['sh', 'bash'].map((shell) => [name, shell, text] as const)),
+)('npm run %s runs, under %s, the Node that set-up installs', async (_, shell, text) => {
+  write('second/node', `#!/bin/sh\n[ -e first/node ] && exit 1\ncp third/node first/node\n`, 0o755);
+  write('third/node', '#!/bin/sh\necho installed "$@"\n', 0o755);
+  mkdirSync(join(root, 'first'));
+  const { code, output } = await setup(`exec ${shell} -c "$SCRIPT"`, {
+    SCRIPT: text,
+    PATH: ['first', 'second'].map((folder) => join(root, folder)).join(':') + ':/usr/bin:/bin',
+  });
+  expect(output).toMatch(/^installed \S+\.(ts|mjs)\n$/);
+  expect(code).toBe(0);
 });
