@@ -254,8 +254,7 @@ async function recordClasses() {
 
 /** Major version of the Java that infra/embedded/kafka runs, or null; cached, because starting a JVM takes 0.1 s. */
 function javaVersion() {
-  const home = env['JAVA_HOME'];
-  const java = home !== undefined && home !== '' ? join(home, 'bin', 'java') : find('java');
+  const java = set('JAVA_HOME') ? join(env['JAVA_HOME'], 'bin', 'java') : find('java');
   if (java === null || !existsSync(java)) return null;
   const file = realpathSync(java);
   const key = `${file} ${statSync(file).mtimeMs}`;
@@ -283,6 +282,13 @@ const instructions = {
 };
 
 async function installSystemPackages(needs) {
+  if (needs.java && set('JAVA_HOME')) {
+    const version = javaVersion();
+    const problem = version === null ? 'has no bin/java that works' : `is Java ${version}`;
+    throw new SetupError(
+      `JAVA_HOME=${env['JAVA_HOME']} ${problem}: unset it or point it to Java 17 or newer.`,
+    );
+  }
   const names = Object.keys(instructions).filter((name) => needs[name]);
   const advice = names.map((name) => instructions[name]).join('\n');
   const asRoot = process.getuid?.() === 0 ? [] : ['sudo', '-n'];

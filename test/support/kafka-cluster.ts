@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { Kafka, logLevel } from 'kafkajs';
 import type { Admin } from 'kafkajs';
 
+import { javaCommand } from '../../infra/embedded/kafka/kafka.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
 import { startService } from '../../infra/embedded/service.ts';
 import type { EmbeddedService } from '../../infra/embedded/service.ts';
@@ -16,7 +17,7 @@ import { createLogger } from '../../infra/log.ts';
 import { retry } from '../../infra/retry.ts';
 
 const jars = fileURLToPath(new URL('../../.cache/kafka-4.3.0/lib/*', import.meta.url));
-const java = process.env['JAVA_HOME'] === undefined ? 'java' : join(process.env['JAVA_HOME'], 'bin', 'java');
+const java = javaCommand();
 const JVM = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Dlog4j2.level=OFF'];
 const NODE_IDS = [1, 2, 3];
 

@@ -54,8 +54,7 @@ export async function startKafka(options: {
   }
   const home = join(options.dataDir, 'kafka');
   makeClosedFolder(home);
-  const java =
-    process.env['JAVA_HOME'] === undefined ? 'java' : join(process.env['JAVA_HOME'], 'bin', 'java');
+  const java = javaCommand();
   const classPath = classPathOf(jars);
   const configFile = join(home, 'server.properties');
   writeFileSync(configFile, properties(join(home, 'log'), port, controllerPort));
@@ -92,6 +91,12 @@ export async function startKafka(options: {
     readyMs: 60_000,
     log,
   });
+}
+
+/** The Java of JAVA_HOME, or the one on the PATH if that is unset or empty. */
+export function javaCommand(): string {
+  const home = process.env['JAVA_HOME'] ?? '';
+  return home === '' ? 'java' : join(home, 'bin', 'java');
 }
 
 /** The real paths in a fixed order: an archive of classes is good for one class path. */

@@ -44,3 +44,10 @@ test('Kafka reports what Java prints when it cannot format the storage', async (
     'Kafka could not format its storage: check that Java 17 or newer is installed. UnsupportedClassVersionError',
   );
 });
+
+test('Kafka runs the Java on the PATH if JAVA_HOME is empty', async () => {
+  vi.stubEnv('JAVA_HOME', '');
+  const service = await start(folder);
+  await service.stop();
+  expect(existsSync(join(folder, 'kafka/log/meta.properties'))).toBe(true);
+});

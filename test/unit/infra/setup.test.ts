@@ -137,3 +137,19 @@ test.each(
   expect(output).toMatch(/^installed \S+\.(ts|mjs)\n$/);
   expect(code).toBe(0);
 });
+
+test.each([
+  ['is Java 11', 'openjdk version "11.0.2" 2019-01-15'],
+  ['is Java 8', 'java version "1.8.0_402"'],
+  ['has no bin/java that works', ''],
+])('set-up names a JAVA_HOME that %s, and installs nothing', async (problem, version) => {
+  write('jdk/bin/java', `#!/bin/sh\necho '${version}' >&2\n`, 0o755);
+  write('bin/apt-get', '#!/bin/sh\necho apt-get was called >>log\n', 0o755);
+  write('bin/env', '#!/bin/sh\nshift\nexec "$@"\n', 0o755);
+  write('bin/sudo', '#!/bin/sh\nshift\n[ "$1" = true ] || exec "$@"\n', 0o755);
+  const home = join(root, 'jdk');
+  const { code, output } = await setup('exec $SETUP', { REDIS_URL: stores.REDIS_URL, JAVA_HOME: home });
+  expect(output).toBe(`JAVA_HOME=${home} ${problem}: unset it or point it to Java 17 or newer.\n`);
+  expect(code).toBe(2);
+  expect(existsSync(join(root, 'log'))).toBe(false);
+});
