@@ -67,6 +67,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       failures = 0;
       await health.progress(chunk);
     },
+    forgetHead: () => health.forgetHead(chunk),
     headSeen: (head) =>
       health.headSeen(chunk, head, async (height) => {
         const { timestamp } = await deps.node.getBlockHeader(height, { signal: lease.signal });

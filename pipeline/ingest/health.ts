@@ -101,7 +101,7 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       if (isStalled === state.isHeadStalled) return;
       const changed = await tryStore(async () => {
         if (!isStalled) return await store.clearAlarms([HEAD_STALLED], state.fence);
-        // A node that is stuck may answer for no header.
+        // A node that is stuck may not return block headers.
         const timestamp = await readTimestamp(height).catch(() => null);
         const age = timestamp === null ? null : Math.round(now / 1000 - timestamp);
         const ageDetail = age === null ? '' : `; its timestamp was ${age} s ago when this alarm was raised`;
@@ -110,6 +110,11 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
         await store.raiseAlarm(HEAD_STALLED, detail, state.fence);
       });
       if (changed) state.isHeadStalled = isStalled;
+    },
+    /** The chunk's blocks were reverted: its chain may have a lower head than before. */
+    forgetHead(chunk: string): void {
+      const state = watched.get(chunk);
+      if (state !== undefined) state.head = null;
     },
     /** Clears what a writer that was killed, or could not reach PostgreSQL, has left of finished chunks. */
     async clearFinished(chunks: readonly string[]): Promise<void> {

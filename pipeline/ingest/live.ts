@@ -31,6 +31,7 @@ interface Live {
   readonly l1: L1Watch;
   readonly replaced: ChunkTask['replaced'];
   readonly headSeen: ChunkTask['headSeen'];
+  readonly forgetHead: ChunkTask['forgetHead'];
 }
 
 /**
@@ -59,7 +60,10 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
   }
 }
 
-async function openLive(deps: IngestDeps, { lease, replaced, headSeen }: ChunkTask): Promise<Live> {
+async function openLive(
+  deps: IngestDeps,
+  { lease, replaced, headSeen, forgetHead }: ChunkTask,
+): Promise<Live> {
   const options = { signal: lease.signal, priority: PRIORITY };
   const chunk = await deps.store.chunk(lease);
   const indexed = createIndexedChain(chunk, await deps.store.recordedHeaders(lease));
@@ -75,6 +79,7 @@ async function openLive(deps: IngestDeps, { lease, replaced, headSeen }: ChunkTa
     l1: startL1Watch(deps, lease, indexed.final().height),
     replaced,
     headSeen,
+    forgetHead,
   };
 }
 
@@ -127,6 +132,7 @@ async function startReorg(live: Live, mismatchAt: number): Promise<void> {
   live.replaced.top = Math.max(live.replaced.top, top);
   await deps.store.markForRevert(lease, fork);
   indexed.markedForRevert(fork);
+  live.forgetHead();
 }
 
 /** Publishes the reverts of all blocks from a height up, newest first, page by page. */

@@ -203,6 +203,8 @@ export interface ChunkTask {
   progress(): Promise<void>;
   /** Reports the head that the node has answered. */
   readonly headSeen: (head: BlockPoint) => Promise<void>;
+  /** Called when blocks are to be reverted: the head of the chain may be lower than before. */
+  readonly forgetHead: () => void;
 }
 
 export interface RecordedHeader {

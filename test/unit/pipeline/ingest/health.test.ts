@@ -74,6 +74,21 @@ test('raises an alarm while the head of the node stays the same, also through fa
   expect(alarmsOf(world)).toEqual(headStalled);
 });
 
+test('raises no alarm while the chain grows again below the height at which it was reverted', async () => {
+  const world = createWorld({ seed: 6 });
+  world.startIngester({ settings: { headStallMs: 300_000 } });
+  world.chain.advance(30);
+  await world.clock.run(60_000);
+  const top = world.chain.head();
+  world.chain.reorg(20, 1);
+  for (let minute = 0; minute < 12; minute += 1) {
+    await world.clock.run(60_000);
+    expect(alarmsOf(world), `after ${minute} minutes`).toEqual([]);
+    world.chain.advance(1);
+  }
+  expect(world.chain.head()).toBeLessThan(top);
+});
+
 describe('the head of a node that answers', () => {
   /** Reports heads to the health of a chunk, one a second; returns the alarms that are stored. */
   function watchHeads({ isHeaderAnswered }: { isHeaderAnswered: boolean }) {
