@@ -12,8 +12,11 @@ const PART_BYTES = 16 * 1024 * 1024;
 const CONNECT_MS = 5000;
 /** Without a byte in either direction. */
 const SILENT_MS = 30_000;
-/** The same while an object is read: a slow reader takes nothing for as long as its buffers last. */
-const READING_SILENT_MS = 300_000;
+/**
+ * The same while an object is read or written: a slow client may not read for minutes while its buffers are full, and a store may
+ * complete a large upload without a byte.
+ */
+const LONG_SILENT_MS = 300_000;
 
 /**
  * A bucket of S3, or of a store that speaks its protocol. Endpoint, region and credentials are those of the AWS tools:
@@ -24,8 +27,8 @@ export function createS3Store(
   prefix: string,
   {
     silentMs = SILENT_MS,
-    readingSilentMs = READING_SILENT_MS,
-  }: { readonly silentMs?: number; readonly readingSilentMs?: number } = {},
+    longSilentMs = LONG_SILENT_MS,
+  }: { readonly silentMs?: number; readonly longSilentMs?: number } = {},
 ): ObjectStore {
   const hasEndpoint = ['AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'].some((name) => process.env[name]);
   const clientWith = (socketTimeout: number): S3Client =>
@@ -38,12 +41,14 @@ export function createS3Store(
       responseChecksumValidation: 'WHEN_REQUIRED',
     });
   const client = clientWith(silentMs);
-  const reader = clientWith(readingSilentMs);
+  const patient = clientWith(longSilentMs);
   const named = (name: string) => ({ Bucket: bucket, Key: prefix === '' ? name : `${prefix}/${name}` });
   return {
     async text(name, abortSignal) {
-      const answer = await ifThere(client.send(new GetObjectCommand(named(name)), { abortSignal }));
-      return (await answer?.Body?.transformToString('utf8')) ?? null;
+      const command = new GetObjectCommand(named(name));
+      const read = async (): Promise<string | null> =>
+        (await (await client.send(command, { abortSignal })).Body?.transformToString('utf8')) ?? null;
+      return await ifThere(read());
     },
     async size(name, abortSignal) {
       const answer = await ifThere(client.send(new HeadObjectCommand(named(name)), { abortSignal }));
@@ -51,13 +56,13 @@ export function createS3Store(
     },
     async read(name, { start, end }, abortSignal) {
       const command = new GetObjectCommand({ ...named(name), Range: `bytes=${start}-${end}` });
-      const { Body } = await reader.send(command, { abortSignal }).catch(asUnavailable);
+      const { Body } = await patient.send(command, { abortSignal }).catch(asUnavailable);
       return Body as Readable;
     },
     async write(name, body, signal) {
       signal.throwIfAborted();
       const params = { ...named(name), Body: body };
-      const upload = new Upload({ client, params, partSize: PART_BYTES, queueSize: 2 });
+      const upload = new Upload({ client: patient, params, partSize: PART_BYTES, queueSize: 2 });
       const abort = (): void => void upload.abort();
       signal.addEventListener('abort', abort, { once: true });
       try {
@@ -79,13 +84,14 @@ async function ifThere<T>(request: Promise<T>): Promise<T | null> {
   }
 }
 
-/** @throws STORE_UNAVAILABLE in place of an error that another attempt may not meet, the error itself otherwise */
+/** @throws STORE_UNAVAILABLE for a transient error, the error itself otherwise */
 function asUnavailable(error: unknown): never {
   const status = error instanceof S3ServiceException ? (error.$metadata.httpStatusCode ?? 0) : 0;
   const isTimeout = error instanceof Error && error.name === 'TimeoutError';
   if (!isTimeout && status !== 429 && status < 500) throw error;
   const details = { store: 'the object store' };
-  throw new AppError('STORE_UNAVAILABLE', 'The object store does not answer', {
+  const problem = isTimeout ? 'timed out' : `answered ${status}`;
+  throw new AppError('STORE_UNAVAILABLE', `The object store ${problem}`, {
     retryable: true,
     cause: error,
     details,

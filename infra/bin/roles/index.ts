@@ -8,8 +8,7 @@ export const roles: readonly Role[] = [
   },
   {
     name: 'project',
-    summary:
-      'project the log into read models; all of them, or those named (of those of the chain all or none)',
+    summary: 'project the log into read models: all, or those named; those of the chain only together',
     load: async () => (await import('./project.ts')).start,
   },
   {

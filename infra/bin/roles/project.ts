@@ -91,8 +91,9 @@ function assertProjectable(only: readonly string[]): void {
   const ofChain = clickhouseProjections.filter(({ topic }) => topic.name === topics.chainBlocks.name);
   const missing = ofChain.filter(({ name }) => !only.includes(name)).map(({ name }) => name);
   if (missing.length === 0 || missing.length === ofChain.length) return;
+  const named = ofChain.filter(({ name }) => only.includes(name)).map(({ name }) => name);
   throw new AppError(
     'INVALID',
-    `Name ${missing.join(', ')}, too: one process writes all tables of a block, so that it is shown once all of them have it`,
+    `Cannot project ${named.join(', ')} alone: one process must write all tables of a block. Also name ${missing.join(', ')}, or name none to project everything`,
   );
 }

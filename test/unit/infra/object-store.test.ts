@@ -117,7 +117,7 @@ describe('a bucket that does not answer', () => {
   const unavailable = { code: 'STORE_UNAVAILABLE', retryable: true };
 
   it('is given up after a silence, in any request', async () => {
-    const store = createS3Store('bucket', 'silent', { silentMs: 100, readingSilentMs: 100 });
+    const store = createS3Store('bucket', 'silent', { silentMs: 100, longSilentMs: 100 });
     const resume = s3.pause();
     await expect(store.size('a', signal)).rejects.toMatchObject(unavailable);
     await expect(store.read('a', { start: 0, end: 9 }, signal)).rejects.toMatchObject(unavailable);
