@@ -350,7 +350,8 @@ const OWN_LOCK = `locktype = 'advisory'
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
 
 test('a repairer that lost its lock deletes nothing and blocks nobody', async () => {
-  await plant(copy('nft_transfers', 'token_id + 1 AS token_id', `${at(1008)} LIMIT 1`));
+  // A row that no repair has deleted before: its tombstone would let the next verification delete it.
+  await plant(copy('nft_transfers', 'token_id + 2 AS token_id', `${at(1008)} LIMIT 1`));
   await world.clickhouse.command('CREATE TABLE verify_0badcafe_left (x UInt8) ENGINE = Memory');
   const before = await contents();
   const { state } = await servedBuilds(world.pool);
