@@ -38,6 +38,12 @@ function newestHead(newest: Head | null, { height, hash }: BlockPoint, now: numb
   return { height, hashes: new Set([...newest.hashes, hash]), since: now };
 }
 
+/** @param age seconds since the timestamp of the block; null: unknown */
+function describeStall(height: number, since: number, age: number | null): string {
+  const ageDetail = age === null ? '' : `; its timestamp was ${age} s ago when this alarm was raised`;
+  return `the newest block of the node has been ${height} since ${new Date(since).toISOString()}${ageDetail}`;
+}
+
 /** Alarms per chunk for `/readyz` and operators: failures, and stalls where nothing failed. */
 export function createHealth({ store, clock, log, metrics, settings }: HealthDeps) {
   const watched = new Map<string, Watched>();
@@ -104,10 +110,8 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
         // A node that is stuck may not return block headers.
         const timestamp = await readTimestamp(height).catch(() => null);
         const age = timestamp === null ? null : Math.round(now / 1000 - timestamp);
-        const ageDetail = age === null ? '' : `; its timestamp was ${age} s ago when this alarm was raised`;
-        const detail = `the newest block of the node has been ${height} since ${new Date(since).toISOString()}${ageDetail}`;
         log.error({ height, seconds: Math.round((now - since) / 1000), age }, 'head of the node stalled');
-        await store.raiseAlarm(HEAD_STALLED, detail, state.fence);
+        await store.raiseAlarm(HEAD_STALLED, describeStall(height, since, age), state.fence);
       });
       if (changed) state.isHeadStalled = isStalled;
     },
