@@ -38,8 +38,9 @@ function newestHead(newest: Head | null, { height, hash }: BlockPoint, now: numb
   return { height, hashes: new Set([...newest.hashes, hash]), since: now };
 }
 
-/** @param age seconds since the timestamp of the block; null: unknown */
-function describeStall(height: number, since: number, age: number | null): string {
+/** @param timestamp unix seconds of the block; null: unknown */
+function describeStall({ height, since }: Head, timestamp: number | null, now: number): string {
+  const age = timestamp === null ? null : Math.round(now / 1000 - timestamp);
   const ageDetail = age === null ? '' : `; its timestamp was ${age} s ago when this alarm was raised`;
   return `the newest block of the node has been ${height} since ${new Date(since).toISOString()}${ageDetail}`;
 }
@@ -101,17 +102,16 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       const state = watched.get(chunk);
       if (state === undefined) return;
       const now = clock.wallTime();
-      state.head = newestHead(state.head, head, now);
-      const { height, since } = state.head;
-      const isStalled = settings.headStallMs > 0 && now - since >= settings.headStallMs;
+      const newest = (state.head = newestHead(state.head, head, now));
+      const isStalled = settings.headStallMs > 0 && now - newest.since >= settings.headStallMs;
       if (isStalled === state.isHeadStalled) return;
       const changed = await tryStore(async () => {
         if (!isStalled) return await store.clearAlarms([HEAD_STALLED], state.fence);
         // A node that is stuck may not return block headers.
-        const timestamp = await readTimestamp(height).catch(() => null);
-        const age = timestamp === null ? null : Math.round(now / 1000 - timestamp);
-        log.error({ height, seconds: Math.round((now - since) / 1000), age }, 'head of the node stalled');
-        await store.raiseAlarm(HEAD_STALLED, describeStall(height, since, age), state.fence);
+        const timestamp = await readTimestamp(newest.height).catch(() => null);
+        const detail = describeStall(newest, timestamp, now);
+        log.error({ detail }, 'head of the node stalled');
+        await store.raiseAlarm(HEAD_STALLED, detail, state.fence);
       });
       if (changed) state.isHeadStalled = isStalled;
     },
