@@ -1,5 +1,7 @@
+import { REQUEST_TTL_MS } from './observer.ts';
+
 /** A request for an observation. */
-interface CallerRequest {
+export interface CallerRequest {
   /** By the requester's clock. */
   readonly requestedAt: number;
   /** Absent in messages of earlier versions. */
@@ -20,7 +22,7 @@ export type Pending<R extends CallerRequest> = R & {
 };
 
 /** Waiting requests of one caller; further ones are dropped, and the client repeats them. */
-export const MAX_WAITING_PER_CALLER = 2000;
+const MAX_WAITING_PER_CALLER = 2000;
 
 /**
  * Requested observations, taken in turn from each caller. One that several callers wait for is made once, at the first of
@@ -30,13 +32,13 @@ export function createPendingRequests<R extends CallerRequest>(options: {
   /** Equal for requests of the same observation. */
   readonly keyOf: (request: R) => string;
   /** Age of the newest request at which an observation is dropped. */
-  readonly ttlMs: number;
+  readonly ttlMs?: number;
   /** Waiting observations of one caller; further requests are dropped. */
-  readonly maxPerCaller: number;
+  readonly maxPerCaller?: number;
   readonly onExpired?: () => void;
   readonly onDropped?: () => void;
 }) {
-  const { keyOf } = options;
+  const { keyOf, ttlMs = REQUEST_TTL_MS, maxPerCaller = MAX_WAITING_PER_CALLER } = options;
   const waiting = createWaiting<R>(keyOf);
   const inProgress = new Set<string>();
   /** Removes the next observation of a line that is due and has a wanted batch limit, and the expired ones before it. */
@@ -45,7 +47,7 @@ export function createPendingRequests<R extends CallerRequest>(options: {
       const key = turn.value;
       const next = waiting.get(key);
       if (next === undefined) continue;
-      if (now - next.receivedAt > options.ttlMs) {
+      if (now - next.receivedAt > ttlMs) {
         waiting.remove(next);
         options.onExpired?.();
       } else if (next.dueAt <= now && isWanted(next.batchLimit) && !inProgress.has(key)) {
@@ -62,7 +64,7 @@ export function createPendingRequests<R extends CallerRequest>(options: {
     add(request: R, now: number, batchLimit = Infinity): void {
       const { requestedAt, caller = '' } = request;
       const existing = waiting.get(keyOf(request));
-      const isFull = waiting.sizeOf(caller) >= options.maxPerCaller;
+      const isFull = waiting.sizeOf(caller) >= maxPerCaller;
       if (existing === undefined && isFull) {
         options.onDropped?.();
         return;

@@ -15,16 +15,13 @@ export function transfersOfAccount(
   tables: Pick<ServedBuilds, 'table'>,
   filter: keyof typeof legs,
 ): TransferSource {
-  return {
-    sql: `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam(filter)}${legs[filter]}`,
-    settles: [filter],
-  };
+  return { sql: `${transfersInAndOut(tables, filter).sql}${legs[filter]}`, settles: [filter] };
 }
 
-/** All of an account's transfers, in both directions, where it is given as one side: the filter remains a condition on them. */
+/** An account's transfers in both directions, also where it is given as one side: the filter remains a condition on them. */
 export function transfersInAndOut(
   tables: Pick<ServedBuilds, 'table'>,
-  filter: 'from' | 'to',
+  filter: keyof typeof legs,
 ): TransferSource {
   return {
     sql: `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam(filter)}`,

@@ -11,10 +11,9 @@ import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { createLruCache } from '../../../infra/lru.ts';
 import type { Node } from '../../node/types.ts';
-import { REQUEST_TTL_MS } from '../observer.ts';
 import type { Observer } from '../observer.ts';
-import { MAX_WAITING_PER_CALLER, createPendingRequests } from '../pending.ts';
-import type { Pending } from '../pending.ts';
+import { createPendingRequests } from '../pending.ts';
+import type { CallerRequest, Pending } from '../pending.ts';
 import { readBalances } from './read.ts';
 import type { BalanceReading, EntryPoint } from './read.ts';
 
@@ -23,11 +22,9 @@ export interface Block {
   readonly hash: Felt;
 }
 
-export interface BalanceRequest {
+export interface BalanceRequest extends CallerRequest {
   readonly account: Felt;
   readonly token: Felt;
-  readonly requestedAt: number;
-  readonly caller?: string | undefined;
 }
 type PendingRead = Pending<BalanceRequest>;
 
@@ -76,8 +73,6 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
   const metrics = createBalanceMetrics(options.metrics);
   const pending = createPendingRequests<BalanceRequest>({
     keyOf: pairKey,
-    ttlMs: REQUEST_TTL_MS,
-    maxPerCaller: MAX_WAITING_PER_CALLER,
     onExpired: () => metrics.reads.inc({ outcome: 'given_up' }),
     onDropped: () => metrics.reads.inc({ outcome: 'dropped' }),
   });

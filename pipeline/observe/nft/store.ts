@@ -11,8 +11,7 @@ import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
 import { CLAIM_MS, createClaimUpdate } from '../claims.ts';
 import type { TaskTable } from '../claims.ts';
-import { REQUEST_TTL_MS } from '../observer.ts';
-import { MAX_WAITING_PER_CALLER, createPendingRequests, storePending } from '../pending.ts';
+import { createPendingRequests, storePending } from '../pending.ts';
 import type { TaskStore } from '../worker.ts';
 
 export const OBSERVER = 'nft';
@@ -89,11 +88,7 @@ export function createNftStore(
 ): NftStore {
   /** Alternates which group a single free slot goes to, so that requests cannot starve the rest. */
   let isOthersTurn = true;
-  const pending = createPendingRequests<NftRequest & { readonly requestedAt: number }>({
-    keyOf: nftKey,
-    ttlMs: REQUEST_TTL_MS,
-    maxPerCaller: MAX_WAITING_PER_CALLER,
-  });
+  const pending = createPendingRequests<NftRequest & { readonly requestedAt: number }>({ keyOf: nftKey });
   const storeRequests = async (nfts: readonly Nft[], now: number): Promise<void> => {
     const tasks = nfts.map(({ token, tokenId }) => ({ token, tokenId, standard: 'unknown' as const }));
     await addTasks(pool, schema, tasks, now);

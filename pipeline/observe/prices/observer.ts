@@ -53,12 +53,14 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
       const requests = isRequests ? readRequests(observer, batch, 'price.requested') : [];
       for (const { token, caller, requested_at: requestedAt } of requests)
         reader.request({ token, caller, requestedAt });
-      const triggers = { requested: new Map(), listed: isRequests ? [] : listedTokens(observer, batch) };
+      const listed = isRequests ? [] : listedTokens(observer, batch);
       // A call of the feed may take long: meanwhile other processes can read these tokens.
       if (requests.length > 0) await retryWhileUnavailable(() => reader.schedule());
-      if (triggers.listed.length > 0)
-        await retryWhileUnavailable(() => scheduleTokens(pool, triggers, windowMs, now()));
-      if (requests.length + triggers.listed.length > 0) loop.wake();
+      if (listed.length > 0)
+        await retryWhileUnavailable(() =>
+          scheduleTokens(pool, { requested: new Map(), listed }, windowMs, now()),
+        );
+      if (requests.length + listed.length > 0) loop.wake();
     });
   });
 }

@@ -9,9 +9,10 @@ import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../../../infra/health/alarms.ts';
 import type { Alarms } from '../../../infra/health/alarms.ts';
 import { retryAfterMs } from '../../http.ts';
-import { OBSERVER_BACKOFF, REQUEST_TTL_MS } from '../observer.ts';
+import { OBSERVER_BACKOFF } from '../observer.ts';
 import type { Observer } from '../observer.ts';
-import { MAX_WAITING_PER_CALLER, createPendingRequests, storePending } from '../pending.ts';
+import { createPendingRequests, storePending } from '../pending.ts';
+import type { CallerRequest } from '../pending.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { judgeAnswer } from './guard.ts';
 import type { GuardLimits } from './guard.ts';
@@ -39,10 +40,8 @@ export interface PriceReaderOptions {
   readonly metrics: Registry;
 }
 
-export interface PriceRequest {
+export interface PriceRequest extends CallerRequest {
   readonly token: Felt;
-  readonly requestedAt: number;
-  readonly caller?: string | undefined;
 }
 
 export interface PriceReader {
@@ -162,11 +161,7 @@ function createRequests(
   { pool, now }: Pick<Observer, 'pool' | 'now'>,
   { feed, windowMs }: Pick<PriceReaderOptions, 'feed' | 'windowMs'>,
 ) {
-  const pending = createPendingRequests<PriceRequest>({
-    keyOf: ({ token }) => token,
-    ttlMs: REQUEST_TTL_MS,
-    maxPerCaller: MAX_WAITING_PER_CALLER,
-  });
+  const pending = createPendingRequests<PriceRequest>({ keyOf: ({ token }) => token });
   return {
     add: (request: PriceRequest) => pending.add(request, now()),
     /** Null: no request waits, or there is no room. */

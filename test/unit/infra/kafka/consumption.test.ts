@@ -178,7 +178,8 @@ test('survives an offset, a seek and a pause that come while kafkajs has forgott
   expect(scripted.calls).toEqual(['connect', 'subscribe', 'join', 'join', 'seek 7']);
 });
 
-test('ends when the log ends below the next offset, before its offsets are used again', async () => {
+/** A consumption that reads a partition from offset 5. */
+async function readingFrom5() {
   const crashes: unknown[] = [];
   const { scripted } = await joined(
     (error) => crashes.push(error),
@@ -186,6 +187,11 @@ test('ends when the log ends below the next offset, before its offsets are used 
   );
   scripted.assign();
   await settle();
+  return { scripted, crashes };
+}
+
+test('ends when the log ends below the next offset, before its offsets are used again', async () => {
+  const { scripted, crashes } = await readingFrom5();
   await scripted.deliver([5, 6], 7);
   // Offsets 4 to 6 were lost, and kafkajs reads from the beginning.
   await scripted.deliver([0, 1, 2, 3], 4);
@@ -198,13 +204,7 @@ test('ends when the log ends below the next offset, before its offsets are used 
 });
 
 test('skips messages below the next offset while the log has that offset, and those of an earlier seek', async () => {
-  const crashes: unknown[] = [];
-  const { scripted } = await joined(
-    (error) => crashes.push(error),
-    async () => 5,
-  );
-  scripted.assign();
-  await settle();
+  const { scripted, crashes } = await readingFrom5();
   await scripted.deliver([0, 1], 4, true);
   await scripted.deliver([3, 4], 5);
   await scripted.deliver([5], 6);
