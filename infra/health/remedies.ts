@@ -21,7 +21,8 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
     action: 'check the node, Kafka and PostgreSQL; read the log of `ingest`',
   },
   'node.head-stalled': {
-    meaning: 'the node answers, but has had no new block for `HEAD_STALL_SECONDS`',
+    meaning:
+      'the node answers, but for `HEAD_STALL_SECONDS` has had no new block, or only blocks below the index',
     action:
       'check that the node syncs, or use another in `STARKNET_RPC_URL`; the network itself may have halted',
   },

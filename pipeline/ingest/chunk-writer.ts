@@ -68,8 +68,8 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       await health.progress(chunk);
     },
     forgetHead: () => health.forgetHead(chunk),
-    headSeen: (head) =>
-      health.headSeen(chunk, head, async (height) => {
+    headSeen: (head, indexed) =>
+      health.headSeen(chunk, head, indexed, async (height) => {
         const { timestamp } = await deps.node.getBlockHeader(height, { signal: lease.signal });
         return timestamp;
       }),

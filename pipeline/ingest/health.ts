@@ -8,11 +8,11 @@ interface HealthDeps extends Pick<IngestDeps, 'store' | 'clock' | 'log' | 'metri
 }
 
 interface Head {
-  /** The greatest that the node has answered. */
+  /** The greatest that the node has answered, or the indexed height below which all its answers were. */
   readonly height: number;
-  /** Of the blocks that it has answered at this height. */
+  /** Of the blocks that it has answered at this height; empty: none. */
   readonly hashes: ReadonlySet<Felt>;
-  /** When it first answered the newest of them, unix milliseconds. */
+  /** When it first answered the newest of them, or its first answer if there are none, unix milliseconds. */
   readonly since: number;
 }
 
@@ -22,8 +22,12 @@ interface Watched {
   stalled: boolean;
   alarmed: boolean;
   head: Head | null;
-  isHeadStalled: boolean;
+  /** null: not known, an earlier process may have raised the alarm. */
+  isHeadStalled: boolean | null;
 }
+
+/** As if alarmed: the first progress clears the alarms of an earlier process. */
+const STARTED = { stalled: false, alarmed: true, head: null, isHeadStalled: null };
 
 const failing = (chunk: string): string => `ingest.failing:${chunk}`;
 const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;
@@ -31,18 +35,40 @@ const alarmsOf = (chunk: string): string[] => [failing(chunk), stalling(chunk)];
 
 export type Health = ReturnType<typeof createHealth>;
 
-/** Nodes behind one address may answer different blocks in turn, so only one not seen before, at no lower height, is new. */
-function newestHead(newest: Head | null, { height, hash }: BlockPoint, now: number): Head {
-  if (newest === null || height > newest.height) return { height, hashes: new Set([hash]), since: now };
-  if (height < newest.height || newest.hashes.has(hash)) return newest;
-  return { height, hashes: new Set([...newest.hashes, hash]), since: now };
+/**
+ * Nodes behind one address may answer different blocks in turn, so only one not seen before, at no lower height, is new; and
+ * none below the index, where a node that still syncs adds blocks.
+ */
+function newestHead(newest: Head | null, indexed: number, { height, hash }: BlockPoint, now: number): Head {
+  const known = newest ?? { height: indexed, hashes: new Set(), since: now };
+  if (height > known.height) return { height, hashes: new Set([hash]), since: now };
+  if (height < known.height || known.hashes.has(hash)) return known;
+  return { height, hashes: new Set([...known.hashes, hash]), since: now };
 }
 
-/** @param timestamp unix seconds of the block; null: unknown */
-function describeStall({ height, since }: Head, timestamp: number | null, now: number): string {
+/** null: not known, the alarm of an earlier process stands until the node has reached the index. */
+function isStalledHead({ hashes, since }: Head, headStallMs: number, now: number): boolean | null {
+  if (headStallMs === 0) return false;
+  if (now - since >= headStallMs) return true;
+  return hashes.size === 0 ? null : false;
+}
+
+/**
+ * @param answered height of the block that the node has answered now
+ * @param timestamp unix seconds of the newest block; null: unknown
+ */
+function describeStall(
+  { height, hashes, since }: Head,
+  answered: number,
+  timestamp: number | null,
+  now: number,
+): string {
+  const start = new Date(since).toISOString();
+  if (hashes.size === 0)
+    return `the newest block of the node has been below the index (${height}) since ${start}; it was ${answered} when this alarm was raised`;
   const age = timestamp === null ? null : Math.round(now / 1000 - timestamp);
   const ageDetail = age === null ? '' : `; its timestamp was ${age} s ago when this alarm was raised`;
-  return `the newest block of the node has been ${height} since ${new Date(since).toISOString()}${ageDetail}`;
+  return `the newest block of the node has been ${height} since ${start}${ageDetail}`;
 }
 
 /** Alarms per chunk for `/readyz` and operators: failures, and stalls where nothing failed. */
@@ -63,15 +89,7 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
   return {
     /** This process starts writing the chunk. With a fence, alarms change only while its lease is valid. */
     watch(chunk: string, fence?: Fence): void {
-      // As if alarmed: the first progress clears the alarms of an earlier process.
-      watched.set(chunk, {
-        fence,
-        progressAt: clock.now(),
-        stalled: false,
-        alarmed: true,
-        head: null,
-        isHeadStalled: true,
-      });
+      watched.set(chunk, { ...STARTED, fence, progressAt: clock.now() });
     },
     unwatch(chunk: string): void {
       watched.delete(chunk);
@@ -92,24 +110,26 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
      * The writer of the chunk has read the node's newest block. Raises an alarm once the node has had no new one for
      * `headStallMs`, and clears it at the next.
      *
+     * @param indexed the highest indexed height
      * @param readTimestamp unix seconds of the block at a height
      */
     async headSeen(
       chunk: string,
       head: BlockPoint,
+      indexed: number,
       readTimestamp: (height: number) => Promise<number>,
     ): Promise<void> {
       const state = watched.get(chunk);
       if (state === undefined) return;
       const now = clock.wallTime();
-      const newest = (state.head = newestHead(state.head, head, now));
-      const isStalled = settings.headStallMs > 0 && now - newest.since >= settings.headStallMs;
-      if (isStalled === state.isHeadStalled) return;
+      const newest = (state.head = newestHead(state.head, indexed, head, now));
+      const isStalled = isStalledHead(newest, settings.headStallMs, now);
+      if (isStalled === null || isStalled === state.isHeadStalled) return;
       const changed = await tryStore(async () => {
         if (!isStalled) return await store.clearAlarms([HEAD_STALLED], state.fence);
         // A node that is stuck may not return block headers.
         const timestamp = await readTimestamp(newest.height).catch(() => null);
-        const detail = describeStall(newest, timestamp, now);
+        const detail = describeStall(newest, head.height, timestamp, now);
         log.error({ detail }, 'head of the node stalled');
         await store.raiseAlarm(HEAD_STALLED, detail, state.fence);
       });

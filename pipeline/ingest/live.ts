@@ -104,7 +104,7 @@ async function step(live: Live): Promise<Step> {
   const head = await deps.node.blockHashAndNumber(options);
   if (head === null) return 'idle';
   heads.observe(head);
-  await live.headSeen(head);
+  await live.headSeen(head, indexed.tip().height);
   const comparison = await compareWithHead(deps.node, indexed, head, options);
   if (comparison.kind === 'mismatch') {
     await startReorg(live, comparison.at);

@@ -201,8 +201,8 @@ export interface ChunkTask {
   readonly replaced: { top: number };
   /** Reports a successful step, or that there is nothing to do. */
   progress(): Promise<void>;
-  /** Reports the head that the node has answered. */
-  readonly headSeen: (head: BlockPoint) => Promise<void>;
+  /** Reports the head that the node has answered, and the highest indexed height. */
+  readonly headSeen: (head: BlockPoint, indexed: number) => Promise<void>;
   /** Called when blocks are to be reverted: the head of the chain may be lower than before. */
   readonly forgetHead: () => void;
 }

@@ -74,6 +74,28 @@ test('raises an alarm while the head of the node stays the same, also through fa
   expect(alarmsOf(world)).toEqual(headStalled);
 });
 
+test('raises an alarm where a restart meets a node that still syncs below the index', async () => {
+  const world = createWorld({ seed: 5 });
+  const former = world.startIngester();
+  await world.clock.run(30_000);
+  void former.stop();
+  await world.clock.run(10_000);
+  let asked = 0;
+  const blockHashAndNumber = async () => {
+    asked += 1;
+    const { height, hash } = world.chain.at(Math.min(Math.floor(asked / 100), 15))!.body;
+    return { height, hash };
+  };
+  const behind = world.startIngester({ node: { blockHashAndNumber }, settings: { headStallMs: 300_000 } });
+  await world.clock.run(310_000);
+  expect(alarmsOf(world)).toEqual(['node.head-stalled']);
+  void behind.stop();
+  await world.clock.run(10_000);
+  world.startIngester({ settings: { headStallMs: 300_000 } });
+  await world.clock.run(30_000);
+  expect(alarmsOf(world)).toEqual([]);
+});
+
 test('raises no alarm while the chain grows again below the height at which it was reverted', async () => {
   const world = createWorld({ seed: 6 });
   world.startIngester({ settings: { headStallMs: 300_000 } });
@@ -91,7 +113,7 @@ test('raises no alarm while the chain grows again below the height at which it w
 
 describe('the head of a node that answers', () => {
   /** Reports heads to the health of a chunk, one a second; returns the alarms that are stored. */
-  function watchHeads({ isHeaderAnswered }: { isHeaderAnswered: boolean }) {
+  function watchHeads({ isHeaderAnswered = true, indexed = 0, alarm = '' }) {
     let now = 1_700_000_000_000;
     const clock: Clock = { ...systemClock, now: () => now, wallTime: () => now };
     const store = createSimStore(() => now);
@@ -99,15 +121,17 @@ describe('the head of a node that answers', () => {
     const settings = { stallMs: 60_000, headStallMs: 300_000 };
     const health = createHealth({ store, clock, log, metrics, settings });
     health.watch('live');
+    const earlier = alarm === '' ? undefined : store.raiseAlarm('node.head-stalled', alarm);
     const readTimestamp = async (): Promise<number> => {
       if (isHeaderAnswered) return now / 1000 - 302;
       throw new AppError('NODE_UNREACHABLE', 'no answer', { retryable: true });
     };
     return async (seconds: number, ...heads: readonly [height: number, hash: bigint][]) => {
+      await earlier;
       for (let second = 0; second < seconds; second += 1) {
         now += 1000;
         const [height, hash] = heads[second % heads.length]!;
-        await health.headSeen('live', { height, hash: toFelt(hash) }, readTimestamp);
+        await health.headSeen('live', { height, hash: toFelt(hash) }, indexed, readTimestamp);
       }
       return [...store.alarms.values()];
     };
@@ -133,6 +157,30 @@ describe('the head of a node that answers', () => {
     expect(await see(299, [7, 7n], [7, 8n])).toEqual([]);
     expect(await see(1, [7, 7n])).toHaveLength(1);
     expect(await see(1, [8, 9n])).toEqual([]);
+  });
+
+  const syncing = Array.from({ length: 300 }, (_, height): [number, bigint] => [height, BigInt(height)]);
+
+  test.each(['', 'an alarm of an earlier process'])(
+    'raises an alarm while all its blocks are new but below the index, until one is not: %o',
+    async (alarm) => {
+      const see = watchHeads({ indexed: 1000, alarm });
+      expect(await see(300, ...syncing)).toEqual(alarm === '' ? [] : [alarm]);
+      const detail =
+        'the newest block of the node has been below the index (1000) since 2023-11-14T22:13:21.000Z; it was 300 when this alarm was raised';
+      expect(await see(1, [300, 300n])).toEqual([detail]);
+      expect(await see(1, [999, 999n])).toEqual([detail]);
+      expect(await see(1, [1000, 1000n])).toEqual([]);
+    },
+  );
+
+  test('raises no alarm while one of two nodes at one address is below the index', async () => {
+    const see = watchHeads({ indexed: 1000, alarm: 'an alarm of an earlier process' });
+    expect(await see(1, [998, 998n])).toHaveLength(1);
+    expect(await see(1, [1000, 1000n])).toEqual([]);
+    for (let height = 1001; height < 1010; height += 1) {
+      expect(await see(100, [height - 2, BigInt(height - 2)], [height, BigInt(height)])).toEqual([]);
+    }
   });
 });
 
