@@ -206,7 +206,7 @@ export const settings = {
     'INDEX_FROM',
     integer(0, 0xffff_fffe).nullable(),
     null,
-    'first height to index; unset: 0 on the simulated chain; with a real node, the height accepted on L1 at the first start',
+    'first height to index; unset: 0 on the simulated chain; with a real node, the height accepted on L1 at the first start; a node that reports none is indexed from 0 up to block 10,000, and above it the setting is required',
   ),
   secretKey: setting(
     'SECRET_KEY',

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 
+import { AppError } from '../../schemas/errors.ts';
 import { LIVE } from '../../schemas/messages/chain-blocks.ts';
 import { detectCapabilities } from '../node/capabilities.ts';
 import { assertSameChain, chainName } from '../node/chain-id.ts';
@@ -37,12 +38,20 @@ export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Prom
   await store.setAnnouncedCapabilities(found);
 }
 
-/** Creates the missing chunks, and publishes `chunk.opened` for each new one. */
+/** Up to this height, a chain of which the node reports no block as accepted on L1 is indexed from block 0. */
+const YOUNG_CHAIN_HEIGHT = 10_000;
+
+/**
+ * Creates the missing chunks, and publishes `chunk.opened` for each new one.
+ *
+ * @throws `CONFIG_INVALID` if INDEX_FROM is required; retryable, because the node may report a block accepted on L1 later
+ */
 export async function openChunks(deps: IngestDeps, signal: AbortSignal): Promise<void> {
   const { store, clock, settings } = deps;
   const { indexFrom, backfillChunkBlocks: chunkBlocks } = settings;
   const existing = await store.chunks();
   const l1 = existing.length > 0 ? null : await deps.node.l1Accepted(null, { signal });
+  if (existing.length === 0 && indexFrom === null && l1 === null) await assertYoungChain(deps, signal);
   const missing = planChunks({ existing, indexFrom, l1, chunkBlocks });
   // Another process created chunks meanwhile: plan again from those.
   if (missing.length > 0 && !(await store.createChunks(missing))) return await openChunks(deps, signal);
@@ -51,6 +60,16 @@ export async function openChunks(deps: IngestDeps, signal: AbortSignal): Promise
     await publishStatus(deps, [{ type: 'chunk.opened', ...statusStamp(clock), name, start, end }]);
     await store.markOpened(name);
   }
+}
+
+async function assertYoungChain({ node }: IngestDeps, signal: AbortSignal): Promise<void> {
+  const head = await node.blockHashAndNumber({ signal });
+  if (head === null || head.height <= YOUNG_CHAIN_HEIGHT) return;
+  throw new AppError(
+    'CONFIG_INVALID',
+    `INDEX_FROM must be set: the node is at block ${head.height} and reports none accepted on L1, from which to index`,
+    { retryable: true },
+  );
 }
 
 export interface PlanInput {

@@ -4,6 +4,27 @@ import { createWorld } from '../../../simulate/world.ts';
 
 const LEASE_MS = 5000;
 
+test('waits for a height accepted on L1 on a long chain without a first height', async () => {
+  const world = createWorld({ seed: 2, base: 20_000, blocks: 30 });
+  world.startIngester({ settings: { indexFrom: null } });
+  await world.clock.run(65_000);
+  expect(await world.store.chunks()).toEqual([]);
+  expect([...world.store.alarms.keys()]).toEqual(['ingest.stalled:start']);
+  world.chain.acceptOnL1(20_010);
+  await world.clock.run(30_000);
+  expect((await world.store.chunks()).map(({ start }) => start).toSorted((a, b) => a - b)).toEqual([
+    20_010, 20_011,
+  ]);
+  expect([...world.store.alarms.keys()]).toEqual([]);
+});
+
+test('begins a short chain without blocks accepted on L1 at block 0', async () => {
+  const world = createWorld({ seed: 2, blocks: 30 });
+  world.startIngester({ settings: { indexFrom: null } });
+  await world.clock.run(10_000);
+  expect(await world.store.chunks()).toMatchObject([{ name: 'live', start: 0, cursor: 30 }]);
+});
+
 /** Three backfill chunks below `live`, and a node that never answers with a block. Ingesters write one chunk each. */
 function createStalledWorld() {
   const world = createWorld({ seed: 1, blocks: 30 });
