@@ -12,6 +12,10 @@ export const rpcCodes = {
   /** The call reverted; some nodes return it for a missing entry point. */
   contractError: 40,
   executionError: 41,
+  /** Pathfinder's refusal of a batch. */
+  invalidRequest: -32600,
+  /** The refusal of a batch by nodes on jsonrpsee, such as Madara. */
+  batchesNotSupported: -32005,
   internalError: -32603,
 } as const;
 

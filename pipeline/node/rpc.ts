@@ -5,7 +5,7 @@ import { retry } from '../../infra/retry.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { createHttpClient, retryAfterMs } from '../http.ts';
 import type { HttpAnswer } from '../http.ts';
-import { RpcError, invalidAnswer } from './errors.ts';
+import { RpcError, invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
 import type { NodeMetrics } from './metrics.ts';
 import type { CallOptions, Outcome } from './types.ts';
 
@@ -33,7 +33,10 @@ export interface RpcCall<T> {
 
 export interface Rpc {
   call<T>(call: RpcCall<T>, options?: CallOptions): Promise<T>;
-  /** One HTTP request. An error of one call is its outcome; one of the exchange, or a server fault of every call, is thrown. */
+  /**
+   * One HTTP request; one for each call to a node that refuses batches. An error of one call is its outcome; one of the
+   * exchange, or a server fault of every call, is thrown.
+   */
   batch<T>(calls: readonly RpcCall<T>[], options?: CallOptions): Promise<Outcome<T>[]>;
   close(): Promise<void>;
 }
@@ -42,9 +45,11 @@ const PREFIX = 'Starknet node unreachable: ';
 const BACKOFF = { baseMs: 200, maxMs: 3000 };
 /** Upper bound of the delay that a node may request with Retry-After. */
 const MAX_RETRY_AFTER_MS = 10_000;
+/** A batch is tried again so long after the node has refused one: the refusal may have been of its size, or of another node. */
+const BATCH_REFUSED_MS = 600_000;
 
-/** JSON-RPC 2.0 over HTTP, with a time-out per exchange, a size limit, and retries with backoff and jitter. */
-export function createRpc(options: RpcOptions): Rpc {
+/** HTTP requests to the node, with a time-out per exchange, a size limit, and retries with backoff and jitter. */
+function createExchange(options: RpcOptions) {
   const { url, timeoutMs, maxConcurrent, maxAnswerBytes = 256_000_000, clock, metrics } = options;
   const http = createHttpClient({
     timeoutMs,
@@ -56,8 +61,6 @@ export function createRpc(options: RpcOptions): Rpc {
     errorPrefix: PREFIX,
   });
   const queue = new PQueue({ concurrency: maxConcurrent });
-  let nextId = 1;
-
   const attempt = async <T>(
     name: string,
     body: unknown,
@@ -97,7 +100,18 @@ export function createRpc(options: RpcOptions): Rpc {
     });
   };
 
-  return {
+  return { withRetries, close: () => http.close() };
+}
+
+/** JSON-RPC 2.0 over HTTP. */
+export function createRpc(options: RpcOptions): Rpc {
+  const { clock } = options;
+  const { withRetries, close } = createExchange(options);
+  let nextId = 1;
+  /** When batches may be sent, by the clock: not for a time after the node has refused one. */
+  let batchesFrom = -Infinity;
+
+  const rpc: Rpc = {
     async call({ method, params, parse }, callOptions = {}) {
       const id = nextId++;
       return await withRetries(
@@ -111,21 +125,33 @@ export function createRpc(options: RpcOptions): Rpc {
         callOptions,
       );
     },
-    async batch<T>(calls: readonly RpcCall<T>[], callOptions = {}) {
-      const first = calls[0];
-      if (first === undefined) return [];
-      const firstId = nextId;
-      nextId += calls.length;
-      const body = calls.map(({ method, params }, index) => envelope(firstId + index, method, params));
-      return await withRetries(
-        `${first.method}[]`,
-        body,
-        ({ json, bytes }) => readBatch(calls, firstId, json, bytes),
-        callOptions,
-      );
+    async batch(calls, callOptions = {}) {
+      if (calls.length > 1 && clock.now() >= batchesFrom) {
+        const firstId = nextId;
+        nextId += calls.length;
+        const outcomes = await withRetries(
+          `${calls[0]?.method ?? ''}[]`,
+          calls.map(({ method, params }, index) => envelope(firstId + index, method, params)),
+          ({ json, bytes }) => readBatch(calls, firstId, json, bytes),
+          callOptions,
+        );
+        if (outcomes !== null) return outcomes;
+        batchesFrom = clock.now() + BATCH_REFUSED_MS;
+      }
+      return assertAnswered(await Promise.all(calls.map((each) => settled(rpc.call(each, callOptions)))));
     },
-    close: () => http.close(),
+    close,
   };
+  return rpc;
+}
+
+async function settled<T>(call: Promise<T>): Promise<Outcome<T>> {
+  try {
+    return { ok: true, value: await call };
+  } catch (error) {
+    if (error instanceof RpcError) return { ok: false, error };
+    throw error;
+  }
 }
 
 interface JsonAnswer {
@@ -142,15 +168,18 @@ function parseAnswer({ status, body }: HttpAnswer): JsonAnswer {
   }
 }
 
+/** null: the node refuses batches. */
 function readBatch<T>(
   calls: readonly RpcCall<T>[],
   firstId: number,
   json: unknown,
   bytes: number,
-): Outcome<T>[] {
+): Outcome<T>[] | null {
   if (!Array.isArray(json)) {
     const refusal = readEnvelope(`${calls[0]?.method ?? ''}[]`, json, null);
-    throw refusal.ok ? invalidAnswer('the answer to a batch is a single result') : refusal.error;
+    if (refusal.ok) throw invalidAnswer('the answer to a batch is a single result');
+    if (isRpcError(refusal.error, rpcCodes.invalidRequest, rpcCodes.batchesNotSupported)) return null;
+    throw refusal.error;
   }
   const byId = new Map<unknown, unknown>(
     json.map((item: unknown) => [isObject(item) ? item['id'] : null, item]),
@@ -162,7 +191,11 @@ function readBatch<T>(
     const outcome = readEnvelope(method, byId.get(id), id);
     return outcome.ok ? { ok: true, value: parse(outcome.value, share) } : outcome;
   });
-  // Where the node failed to answer any call, the whole batch is retried.
+  return assertAnswered(outcomes);
+}
+
+/** Throws where the node failed to answer any call: the whole batch is retried. */
+function assertAnswered<T>(outcomes: Outcome<T>[]): Outcome<T>[] {
   const faults = outcomes.flatMap((outcome) =>
     outcome.ok || !isRetryable(outcome.error) ? [] : [outcome.error],
   );

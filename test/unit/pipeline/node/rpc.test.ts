@@ -18,6 +18,7 @@ afterEach(async () => {
 type Answer = (
   call: { id: number; method: string },
   count: number,
+  isBatch: boolean,
 ) => { status?: number; headers?: Record<string, string>; body: string } | 'hang' | 'reset';
 
 async function rpcTo(
@@ -33,7 +34,7 @@ async function rpcTo(
       count += 1;
       const call: unknown = JSON.parse(Buffer.concat(chunks).toString());
       const first = (Array.isArray(call) ? call[0] : call) as { id: number; method: string };
-      const reply = answer(first, count);
+      const reply = answer(first, count, Array.isArray(call));
       if (reply === 'hang') return;
       if (reply === 'reset') {
         response.destroy();
@@ -198,6 +199,51 @@ describe('a batch', () => {
     }));
     expect(await rpc.batch([ask, ask])).toMatchObject([{ ok: true }, { ok: true }]);
     expect(calls()).toBe(3);
+  });
+
+  /** Answers each call with its id, and an array with an error that has the code. */
+  const refusing: (code: number) => Answer =
+    (code) =>
+    ({ id }, _, isBatch) =>
+      isBatch
+        ? { body: JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message: 'no batches' } }) }
+        : ok(id, id);
+
+  test.each([-32600, -32005])(
+    'is sent as single calls to a node that refuses batches with %i, for ten minutes at once',
+    async (code) => {
+      let now = 0;
+      const { rpc, calls, slept } = await rpcTo(refusing(code), {
+        clock: { ...systemClock, now: () => now },
+      });
+      const values = [1, 2, 3].map(() => ({ ok: true, value: expect.any(Number) }));
+      expect(await rpc.batch([ask, ask, ask])).toEqual(values);
+      expect(calls()).toBe(4);
+      expect(await rpc.batch([ask, ask, ask])).toEqual(values);
+      expect(calls()).toBe(7);
+      now += 600_000;
+      expect(await rpc.batch([ask, ask, ask])).toEqual(values);
+      expect(calls()).toBe(11);
+      expect(slept).toEqual([]);
+    },
+  );
+
+  test('of one call is sent as a single call, whose error is its outcome', async () => {
+    const { rpc } = await rpcTo(({ id }, count, isBatch) =>
+      count === 1 && !isBatch
+        ? ok(id, 1)
+        : { body: JSON.stringify({ jsonrpc: '2.0', id, error: { code: 20, message: 'none' } }) },
+    );
+    expect(await rpc.batch([ask])).toEqual([{ ok: true, value: 1 }]);
+    expect(await rpc.batch([ask])).toMatchObject([{ ok: false, error: { rpcCode: 20 } }]);
+  });
+
+  test('of one call throws a server fault after its retries', async () => {
+    const { rpc, calls } = await rpcTo(({ id }) => ({
+      body: JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32603, message: 'x' } }),
+    }));
+    await expect(rpc.batch([ask])).rejects.toMatchObject({ rpcCode: -32603, retryable: true });
+    expect(calls()).toBe(4);
   });
 
   test('is retried whole if an answer is missing', async () => {
