@@ -160,12 +160,22 @@ interface JsonAnswer {
 }
 
 function parseAnswer({ status, body }: HttpAnswer): JsonAnswer {
+  let json: unknown;
   try {
-    return { json: JSON.parse(body.toString('utf8')) as unknown, bytes: body.length };
+    json = JSON.parse(body.toString('utf8'));
   } catch {
-    if (status >= 400) throw new AppError('NODE_UNREACHABLE', `${PREFIX}HTTP ${status}`);
-    throw invalidAnswer('the answer is not valid JSON');
+    // Stays undefined.
   }
+  // The body of a gateway's error may be JSON as well.
+  if (status >= 300 && !isFromNode(json)) throw new AppError('NODE_UNREACHABLE', `${PREFIX}HTTP ${status}`);
+  if (json === undefined) throw invalidAnswer('the answer is not valid JSON');
+  return { json, bytes: body.length };
+}
+
+/** True for a batch and for a JSON-RPC error. */
+function isFromNode(json: unknown): boolean {
+  if (Array.isArray(json)) return true;
+  return isObject(json) && isObject(json['error']) && Number.isInteger(json['error']['code']);
 }
 
 /** null: the node refuses batches. */

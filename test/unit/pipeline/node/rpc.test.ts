@@ -144,10 +144,29 @@ describe('call does not retry', () => {
     expect(calls()).toBe(1);
   });
 
-  test('HTTP 401', async () => {
-    const { rpc, calls } = await rpcTo(() => ({ status: 401, body: 'no' }));
-    await expect(rpc.call(ask)).rejects.toMatchObject({ code: 'NODE_UNREACHABLE', retryable: false });
-    expect(calls()).toBe(1);
+  test.each<[number, string]>([
+    [401, 'no'],
+    [403, '{"message":"Forbidden"}'],
+    [404, '{"error":"not found"}'],
+    [401, '{"error":{"code":"unauthorized"}}'],
+    [301, ''],
+  ])('HTTP %i with the body %s, and names the status', async (status, body) => {
+    const { rpc, calls } = await rpcTo(() => ({ status, body }));
+    for (const work of [() => rpc.call(ask), () => rpc.batch([ask, ask])])
+      await expect(work()).rejects.toMatchObject({
+        code: 'NODE_UNREACHABLE',
+        message: `Starknet node unreachable: HTTP ${status}`,
+        retryable: false,
+      });
+    expect(calls()).toBe(2);
+  });
+
+  test('HTTP 400 with a JSON-RPC error, and keeps its code', async () => {
+    const { rpc } = await rpcTo(({ id }) => ({
+      status: 400,
+      body: JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32602, message: 'no' } }),
+    }));
+    await expect(rpc.call(ask)).rejects.toMatchObject({ code: 'NODE_ERROR', rpcCode: -32602 });
   });
 
   test('an aborted call', async () => {
