@@ -14,7 +14,7 @@ const OTHER_BACKOFF = { baseMs: 100, maxMs: 30_000 };
 const ALARM_AFTER_FAILURES = 5;
 
 /** Codes of failures that only an operator can end. */
-const HALTING: ReadonlySet<string> = new Set(['REORG_BELOW_L1', 'RECORDS_INCOMPLETE']);
+const HALTING: ReadonlySet<string> = new Set(['REORG_BELOW_L1', 'RECORDS_INCOMPLETE', 'CHAIN_MISMATCH']);
 
 /** idle: another process has the lease, or there was nothing to do; halted: an operator must act. */
 type ChunkOutcome = 'idle' | 'halted' | 'done';
@@ -46,7 +46,7 @@ export async function writeChunk(
 /**
  * Runs the chunk's loop until the chunk is finished or the lease ends. After a failure the loop starts again from the
  * stored state, because memory may be wrong about what was done. A contradiction of final blocks halts the chunk, and so do
- * missing records.
+ * missing records and another chain.
  *
  * Before anything is published, the stored state is compared with the log; and once more when a lease has passed, because
  * a PostgreSQL that has lost the previous lease grants this one while that holder may still have a request in flight.

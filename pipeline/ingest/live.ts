@@ -1,3 +1,4 @@
+import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { isRpcError, rpcCodes } from '../node/errors.ts';
 import type { BlockPoint } from '../node/types.ts';
@@ -103,6 +104,7 @@ async function step(live: Live): Promise<Step> {
   }
   const head = await deps.node.blockHashAndNumber(options);
   if (head === null) return 'idle';
+  const isFirst = heads.height() === -1;
   heads.observe(head);
   await live.headSeen(head, indexed.tip().height);
   const comparison = await compareWithHead(deps.node, indexed, head, options);
@@ -110,6 +112,7 @@ async function step(live: Live): Promise<Step> {
     await startReorg(live, comparison.at);
     return 'more';
   }
+  if (isFirst || head.height < indexed.tip().height) await assertSameTime(live, comparison.upTo);
   if (indexed.hasUnconfirmed()) {
     if (comparison.upTo < indexed.cursor()) return 'waiting';
     await republish(live, comparison.upTo);
@@ -119,6 +122,25 @@ async function step(live: Live): Promise<Step> {
   prefetch.setEnd(head.height);
   if (!(await acceptNext(live))) await startReorg(live, indexed.cursor() - 1);
   return 'more';
+}
+
+/**
+ * The block hashes of starknet-devnet do not cover the time, so those of a restarted devnet may equal those of the indexed
+ * chain. Compared at the start, and while the node is behind, as a restarted one is.
+ *
+ * @throws `CHAIN_MISMATCH`
+ */
+async function assertSameTime({ deps, lease, options }: Live, height: number): Promise<void> {
+  const [recorded] = await deps.store.recordedBlocks(lease.name, height, height);
+  if (recorded === undefined) return;
+  const { hash, timestamp } = recorded.body;
+  const served = await deps.node.getBlockHeader(height, options);
+  if (served.hash !== hash || served.timestamp === timestamp) return;
+  throw new AppError(
+    'CHAIN_MISMATCH',
+    `block ${height} has timestamp ${served.timestamp} on the node and ${timestamp} in the index, and the same hash: a restarted devnet needs a new DATA_DIR`,
+    { details: { height, hash, served: served.timestamp, indexed: timestamp } },
+  );
 }
 
 /** Finds the fork below a height where the chains differ, and marks everything above it for revert. */

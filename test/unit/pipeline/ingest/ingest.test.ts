@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 
+import { topics } from '../../../../schemas/topics.ts';
 import { createWorld } from '../../../simulate/world.ts';
 
 const LEASE_MS = 5000;
@@ -24,6 +25,45 @@ test('begins a short chain without blocks accepted on L1 at block 0', async () =
   await world.clock.run(10_000);
   expect(await world.store.chunks()).toMatchObject([{ name: 'live', start: 0, cursor: 30 }]);
 });
+
+test.each([
+  ['below', 10],
+  ['at', 29],
+  ['above', 35],
+])(
+  'halts at the same block hashes with other times, as of a restarted devnet, %s the index',
+  async (_, head) => {
+    const world = createWorld({ seed: 3, blocks: 30 });
+    const former = world.startIngester();
+    await world.clock.run(30_000);
+    void former.stop();
+    await world.clock.run(10_000);
+    if (head > 29) world.chain.advance(head - 29);
+    const published = world.broker.messages(topics.chainBlocks).length;
+    const bodyAt = (height: number) => world.chain.at(height)!.body;
+    world.startIngester({
+      node: {
+        blockHashAndNumber: async () => ({ height: head, hash: bodyAt(head).hash }),
+        getBlockHeader: async (id) => {
+          const body = bodyAt(typeof id === 'number' ? id : head);
+          return {
+            height: body.height,
+            hash: body.hash,
+            parentHash: body.parent_hash,
+            status: 'ACCEPTED_ON_L2',
+            timestamp: body.timestamp + 3600,
+            transactionCount: body.transaction_count,
+          };
+        },
+      },
+    });
+    await world.clock.run(60_000);
+    expect([...world.store.alarms]).toEqual([
+      ['ingest.failing:live', expect.stringContaining('CHAIN_MISMATCH: block')],
+    ]);
+    expect(world.broker.messages(topics.chainBlocks)).toHaveLength(published);
+  },
+);
 
 /** Three backfill chunks below `live`, and a node that never answers with a block. Ingesters write one chunk each. */
 function createStalledWorld() {
