@@ -114,8 +114,13 @@ function packagesCurrent() {
   const hash = createHash('sha256').update(readFileSync(lockFile)).digest('hex');
   if (read(stampFile) === hash) return true;
   if (!installedMatchesLock()) return false;
-  // Installed by `npm install`: only store the hash.
-  writeFileSync(stampFile, hash);
+  // Installed by `npm install`: only store the hash, which spares the next start the comparison.
+  try {
+    writeFileSync(stampFile, hash);
+  } catch (error) {
+    // Another user has installed them.
+    if (!['EACCES', 'EPERM', 'EROFS'].includes(error.code)) throw error;
+  }
   return true;
 }
 
