@@ -2,6 +2,7 @@ import type { Clock } from '../../../infra/clock.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Sealing } from '../../../infra/sealing.ts';
 import { secretOf } from '../../../projections/webhooks/queries.ts';
+import { AppError } from '../../../schemas/errors.ts';
 import { signatureHeaders } from '../../../schemas/webhooks/signature.ts';
 import type { Egress, EgressAnswer } from '../../egress/egress.ts';
 import { EgressError } from '../../egress/errors.ts';
@@ -71,12 +72,22 @@ function headersOf(claim: Claim, sealing: Sealing, now: number): Record<string, 
   return signatureHeaders({
     body: claim.body,
     secret: sealing.open(secret, secretOf(userId)),
-    previousSecret: isPreviousValid ? sealing.open(previous, secretOf(userId)) : null,
+    previousSecret: isPreviousValid ? openIfReadable(sealing, previous, secretOf(userId)) : null,
     deliveryId: claim.id,
     event: claim.event,
     attempt: claim.attempts + 1,
     timestampSeconds: Math.floor(now / 1000),
   });
+}
+
+/** null where it was sealed with a key that is lost: the secret that was rotated in its place signs alone. */
+function openIfReadable(sealing: Sealing, sealed: string, owner: string): string | null {
+  try {
+    return sealing.open(sealed, owner);
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'SECRET_UNREADABLE') return null;
+    throw error;
+  }
 }
 
 /** null: accepted. */

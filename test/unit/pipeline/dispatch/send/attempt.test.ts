@@ -8,8 +8,10 @@ import { createSend } from '../../../../../pipeline/dispatch/send/attempt.ts';
 import type { Claim } from '../../../../../pipeline/dispatch/send/claims.ts';
 import type { Egress } from '../../../../../pipeline/egress/egress.ts';
 
-test("a signature has the time of the machine's clock, also after it was corrected or the machine was suspended", async () => {
-  const sealing = createSealing(Buffer.alloc(32));
+/** Sends one delivery; returns its headers. */
+async function sendWith(
+  secrets: Omit<Claim['secrets'], 'userId'>,
+): Promise<Readonly<Record<string, string>>> {
   const sent: Readonly<Record<string, string>>[] = [];
   const send = createSend({
     egress: {
@@ -19,7 +21,7 @@ test("a signature has the time of the machine's clock, also after it was correct
       },
     } as unknown as Egress,
     sealing,
-    clock: { ...systemClock, now: () => 1_000_000, wallTime: () => 1_700_000_000_000 },
+    clock: { ...systemClock, now: () => 1_000_000, wallTime: () => NOW },
     log: pino({ level: 'silent' }),
     timeoutMs: 1000,
   });
@@ -31,9 +33,27 @@ test("a signature has the time of the machine's clock, also after it was correct
     body: '{}',
     attempts: 0,
   };
-  const secret = sealing.seal(`whsec_${Buffer.alloc(32).toString('base64')}`, secretOf(1));
-  const secrets = { userId: 1, secret, previous: null, previousUntil: null };
-  const { responseCode } = await send({ ...claim, secrets } as Claim, new AbortController().signal);
+  const all = { ...secrets, userId: 1 };
+  const { responseCode } = await send({ ...claim, secrets: all } as Claim, new AbortController().signal);
   expect(responseCode).toBe(200);
-  expect(sent[0]!['webhook-timestamp']).toBe('1700000000');
+  return sent[0]!;
+}
+
+const NOW = 1_700_000_000_000;
+const sealing = createSealing(Buffer.alloc(32));
+const sealedSecret = (by = sealing): string =>
+  by.seal(`whsec_${Buffer.alloc(32).toString('base64')}`, secretOf(1));
+
+test("a signature has the time of the machine's clock, also after it was corrected or the machine was suspended", async () => {
+  const headers = await sendWith({ secret: sealedSecret(), previous: null, previousUntil: null });
+  expect(headers['webhook-timestamp']).toBe('1700000000');
+});
+
+test('a previous secret that was sealed with a lost key is left out', async () => {
+  const secret = sealedSecret();
+  const alone = await sendWith({ secret, previous: null, previousUntil: null });
+  const lost = sealedSecret(createSealing(Buffer.alloc(32, 1)));
+  expect(await sendWith({ secret, previous: lost, previousUntil: NOW + 1 })).toEqual(alone);
+  const both = await sendWith({ secret, previous: sealedSecret(), previousUntil: NOW + 1 });
+  expect(both['webhook-signature']?.split(' ')).toHaveLength(2);
 });
