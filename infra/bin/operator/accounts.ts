@@ -70,22 +70,27 @@ export async function createIfMissing(
   }
 }
 
-/** Creates the user if missing and sets the password if it differs: the user of an embedded start. */
+/**
+ * Creates the user of an embedded start if missing. If its password differs, sets it, or leaves it to whoever changed it.
+ *
+ * @returns whether the user has the password now
+ */
 export async function ensureUser(
   deps: OperatorDeps,
   user: { username: string; password: string; isAdmin?: boolean },
-): Promise<{ id: number }> {
+  { keepsPassword = false } = {},
+): Promise<{ id: number; hasPassword: boolean }> {
   const { id, existing } = await createIfMissing(deps, user);
-  if (existing === null) return { id };
+  if (existing === null) return { id, hasPassword: true };
   const passwords = await createPasswordChecker();
-  if (!(await passwords.check(existing.password_hash, user.password))) {
-    await accepted(deps, {
-      type: 'user.set-password',
-      actor: ACTOR,
-      body: { user_id: id, password_hash: await hashPassword(user.password) },
-    });
-  }
-  return { id };
+  if (await passwords.check(existing.password_hash, user.password)) return { id, hasPassword: true };
+  if (keepsPassword) return { id, hasPassword: false };
+  await accepted(deps, {
+    type: 'user.set-password',
+    actor: ACTOR,
+    body: { user_id: id, password_hash: await hashPassword(user.password) },
+  });
+  return { id, hasPassword: true };
 }
 
 /** Creates an API key for a user (`tds keys add`); the key is returned only here. */

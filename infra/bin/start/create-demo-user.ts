@@ -6,6 +6,7 @@ import type { Config } from '../../config.ts';
 import type { Logger } from '../../log.ts';
 import { asOperator } from '../cli/as-operator.ts';
 import type { OperatorSession } from '../cli/as-operator.ts';
+import type { DemoUser } from './credentials.ts';
 
 /** The initial content of the directory. */
 const STARTER = fileURLToPath(new URL('../../catalogue/starter.json', import.meta.url));
@@ -26,13 +27,14 @@ async function fillDirectory(session: OperatorSession, log: Logger): Promise<voi
 export async function createDemoUser(
   config: Config,
   log: Logger,
-  { username, password, apiKey }: { username: string; password: string; apiKey: string | null },
-): Promise<{ apiKey: string }> {
+  { username, password, isStoredPassword, apiKey }: DemoUser,
+): Promise<{ apiKey: string; hasPassword: boolean }> {
   return await asOperator(config, log, async (deps) => {
     await fillDirectory(deps, log);
-    await ensureUser(deps, { username, password, isAdmin: true });
-    if (apiKey !== null) return { apiKey };
+    const user = { username, password, isAdmin: true };
+    const { hasPassword } = await ensureUser(deps, user, { keepsPassword: isStoredPassword });
+    if (apiKey !== null) return { apiKey, hasPassword };
     const { key } = await addApiKey(deps, { username, name: 'first key' });
-    return { apiKey: key };
+    return { apiKey: key, hasPassword };
   });
 }

@@ -6,6 +6,8 @@ import { readDemoFile } from '../../embedded/run-file.ts';
 export interface DemoUser {
   readonly username: string;
   readonly password: string;
+  /** Of an earlier start: an operator may have changed it since. */
+  readonly isStoredPassword: boolean;
   readonly apiKey: string | null;
 }
 
@@ -14,6 +16,8 @@ export function demoUser(env: NodeJS.ProcessEnv, dataDir: string): DemoUser {
   const stored = readDemoFile(dataDir);
   const username = env['ADMIN_USERNAME'] ?? stored?.username ?? 'demo';
   const own = stored?.username === username ? stored : null;
-  const password = env['ADMIN_PASSWORD'] ?? own?.password ?? randomBytes(12).toString('base64url');
-  return { username, password, apiKey: own?.api_key ?? null };
+  const given = env['ADMIN_PASSWORD'];
+  const password = given ?? own?.password ?? randomBytes(12).toString('base64url');
+  const isStoredPassword = given === undefined && own !== null;
+  return { username, password, isStoredPassword, apiKey: own?.api_key ?? null };
 }

@@ -65,20 +65,21 @@ export async function startService(context: StartContext): Promise<void> {
   });
   const processes = [...roles, ...services];
   record = () => recordRun({ dataDir, env, baseUrl, processes, log });
-  const createUser = async (): Promise<string> => {
+  const createUser = async (): ReturnType<typeof createDemoUser> => {
     // The command that creates the user needs no other role.
     await roles.find(({ name }) => name === 'project')?.ready;
-    return (await createDemoUser(config, log, demo)).apiKey;
+    return await createDemoUser(config, log, demo);
   };
   const ready = Promise.all([createUser(), ...roles.map((role) => role.ready)]);
-  const [apiKey] = (await Promise.race([ready, aborted(signal)])) ?? [];
-  if (signal.aborted || apiKey === undefined) return;
+  const [created] = (await Promise.race([ready, aborted(signal)])) ?? [];
+  if (signal.aborted || created === undefined) return;
 
   const { username, password } = demo;
-  const file: DemoFile = { base_url: baseUrl, username, password, api_key: apiKey };
+  const file: DemoFile = { base_url: baseUrl, username, password, api_key: created.apiKey };
   writeDemoFile(dataDir, file);
   record();
-  say(readyText(file, { logs, demoFile: join(dataDir, 'demo.json'), elapsed: seconds(startedAt) }));
+  const shown = created.hasPassword ? file : { ...file, password: 'was changed since the first start' };
+  say(readyText(shown, { logs, demoFile: join(dataDir, 'demo.json'), elapsed: seconds(startedAt) }));
 }
 
 /** Loads most of the program while the stores start, and lets the roles find it in the compile cache. */

@@ -728,10 +728,16 @@ describe('operators', () => {
     const { id } = await ensureUser(deps, { username: 'admin', password: passwords[0], isAdmin: true });
     const session = await login(passwords[0]);
     expect(session.json.user.id).toBe(id);
-    expect(await ensureUser(deps, { username: 'Admin', password: passwords[0] })).toEqual({ id });
+    expect(await ensureUser(deps, { username: 'Admin', password: passwords[0] })).toMatchObject({ id });
     expect((await call('GET', LIST, { token: session.json.token })).status).toBe(200);
+    const keeping = { keepsPassword: true };
+    const known = { id, hasPassword: true };
+    expect(await ensureUser(deps, { username: 'admin', password: passwords[0] }, keeping)).toEqual(known);
+    const changed = { id, hasPassword: false };
+    expect(await ensureUser(deps, { username: 'admin', password: passwords[1] }, keeping)).toEqual(changed);
+    expect((await login(passwords[1])).status).toBe(401);
     // Another password ends the sessions that the old one opened.
-    expect(await ensureUser(deps, { username: 'admin', password: passwords[1] })).toEqual({ id });
+    expect(await ensureUser(deps, { username: 'admin', password: passwords[1] })).toEqual(known);
     expect((await call('GET', LIST, { token: session.json.token })).status).toBe(401);
     expect((await login(passwords[0])).status).toBe(401);
     expect((await login(passwords[1])).status).toBe(200);
