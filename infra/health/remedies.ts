@@ -32,7 +32,7 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
   },
   'projection.outdated:': {
     meaning: 'the read model is not built, or is served in an older version than `tds project` writes',
-    action: '`tds rebuild NAME`',
+    action: 'the `tds rebuild NAME …` in the detail',
   },
   'verify.block:': {
     meaning: 'a sampled block is inconsistent',

@@ -92,11 +92,17 @@ export async function runServed<P extends Projection>(
 
 const alarmOf = ({ name }: Projection): string => `projection.outdated:${name}`;
 
+/** The command that builds and swaps these projections together. */
+export function rebuildOf(projections: readonly { readonly name: string }[]): string {
+  return `tds rebuild ${projections.map(({ name }) => name).join(' ')}`;
+}
+
 async function splitByVersion<P extends Projection>(
   projections: readonly P[],
   { pool, alarms, log }: RunServedDeps,
 ): Promise<{ current: P[]; outdated: P[] }> {
   const [current, outdated]: [P[], P[]] = [[], []];
+  const older: { readonly projection: P; readonly served: number | null }[] = [];
   let isHeld = false;
   for (const projection of projections) {
     if (!(await needsRebuild(pool, projection))) {
@@ -107,8 +113,6 @@ async function splitByVersion<P extends Projection>(
     const { name, version } = projection;
     const served = await servedBuild(pool, projection);
     isHeld ||= served !== null && !isDeferred(projection);
-    const found = served === null ? 'not built' : `served in version ${served.version}`;
-    const detail = `${name} is ${found}, this program writes version ${version}`;
     if (served !== null && served.version > version) {
       // In a rolling upgrade another process runs it.
       log.warn(
@@ -116,10 +120,16 @@ async function splitByVersion<P extends Projection>(
         'projection not started: a newer version is served',
       );
     } else {
-      const fields = { projection: name, served: served?.version ?? null, version };
-      log.error(fields, `projection not started: run \`tds rebuild ${name}\``);
-      await alarms.raise(alarmOf(projection), `${detail}: run \`tds rebuild ${name}\``);
+      older.push({ projection, served: served?.version ?? null });
     }
+  }
+  const command = rebuildOf(older.map(({ projection }) => projection));
+  for (const { projection, served } of older) {
+    const { name, version } = projection;
+    log.error({ projection: name, served, version }, `projection not started: run \`${command}\``);
+    const found = served === null ? 'not built' : `served in version ${served}`;
+    const detail = `${name} is ${found}, this program writes version ${version}`;
+    await alarms.raise(alarmOf(projection), `${detail}: run \`${command}\``);
   }
   await alarms.clear(current.map(alarmOf));
   return { current: isHeld ? current.filter((one) => !isInsertedLast(one)) : current, outdated };
