@@ -140,6 +140,7 @@ export async function runMatcher<M>(
     isOpen: async () => (await matcher.open()) !== null,
     consumer,
     isPaused: (partition) => paused.has(partition),
+    onSkipped: (partition) => paused.clearStaleAlarm(partition),
     onFatal,
   });
   return {

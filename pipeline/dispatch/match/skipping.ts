@@ -18,6 +18,8 @@ export interface SkippingDeps extends Pick<
   readonly consumer: Pick<CheckpointedConsumer, 'skip' | 'resumeSkipped'>;
   /** The partition waits for a projection: its checkpoint stays. */
   readonly isPaused: (partition: number) => boolean;
+  /** Messages of the partition were passed: it waits for nothing. */
+  readonly onSkipped: (partition: number) => Promise<void>;
   readonly onFatal: (error: unknown) => void;
 }
 
@@ -30,7 +32,7 @@ export interface SkippingDeps extends Pick<
  * of the previous check, which found none either.
  */
 export function startSkipping(deps: SkippingDeps): Loop {
-  const { matcher, topic, isOpen, kafka, metrics, consumer, isPaused } = deps;
+  const { matcher, topic, isOpen, kafka, metrics, consumer, isPaused, onSkipped } = deps;
   /** By partition, the end of the log at the previous check; null: a webhook was found. */
   let ends: ReadonlyMap<number, number> | null = null;
   let nextCheckAt = 0;
@@ -51,6 +53,7 @@ export function startSkipping(deps: SkippingDeps): Loop {
     for (const partition of skipped) {
       const end = ends.get(partition) ?? 0;
       metrics.lag.set({ matcher, partition }, end - (to.get(partition) ?? end));
+      await onSkipped(partition);
     }
     return CHECK_MS;
   }

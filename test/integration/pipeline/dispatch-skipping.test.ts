@@ -2,6 +2,8 @@ import { Registry } from 'prom-client';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 
 import { systemClock } from '../../../infra/clock.ts';
+import { createAlarms } from '../../../infra/health/alarms.ts';
+import { raisedAlarms } from '../../../infra/health/service-health.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { runMatcher } from '../../../pipeline/dispatch/match/matcher.ts';
@@ -111,6 +113,13 @@ async function behind(name: string, partition: number): Promise<number> {
   const ends = await world.kafka.offsets(topics.chainBlocks);
   return (ends[partition]?.high ?? Number.NaN) - (rows[0]?.next_offset ?? Number.NaN);
 }
+
+it('clears the alarm of a wait that an earlier process has left, though nothing is matched any more', async () => {
+  const name = 'webhooks.waiting:quiet:chain.blocks:0';
+  await createAlarms(world.pool).raise(name, 'waits');
+  await start('quiet');
+  await until(async () => (await raisedAlarms(world.pool)).length === 0);
+});
 
 it('fetches no message while no webhook can match one, and moves its checkpoint past them', async () => {
   /** Offsets. */
