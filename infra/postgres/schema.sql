@@ -967,6 +967,8 @@ CREATE INDEX webhook_deliveries_by_subject ON tds.webhook_deliveries USING btree
 
 CREATE INDEX webhook_deliveries_due ON tds.webhook_deliveries USING btree (webhook_id, due_at) WHERE (due_at IS NOT NULL);
 
+CREATE INDEX webhook_deliveries_due_even_if_inactive ON tds.webhook_deliveries USING btree (webhook_id, due_at) WHERE ((due_at IS NOT NULL) AND ((manual_at IS NOT NULL) OR (is_test AND (attempts = 0))));
+
 CREATE INDEX webhook_deliveries_filtered ON tds.webhook_deliveries USING btree (webhook_id, event, status, created_at DESC, id);
 
 CREATE INDEX webhook_deliveries_finished ON tds.webhook_deliveries USING btree (created_at) WHERE (due_at IS NULL);

@@ -67,7 +67,10 @@ const deliveryRow = z.object({
   manual_at: z.number().nullable(),
 });
 
-/** Attempts that are made although the webhook is not active: manual ones, and the first attempt of a test. */
+/**
+ * Attempts that are made although the webhook is not active: manual ones, and the first attempt of a test. They have an index of
+ * their own: all others, of which there may be a million, stay due meanwhile.
+ */
 const DUE_EVEN_IF_INACTIVE = '(manual_at IS NOT NULL OR (is_test AND attempts = 0))';
 
 /**
@@ -82,7 +85,15 @@ export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promis
       endpoints.filter(({ owner_enabled: ownerEnabled }) => ownerEnabled === isEnabled),
     ) as [Endpoint[], Endpoint[]];
     await pauseEndpoints(tx, disabled);
-    return await leaseDeliveries(tx, enabled, options);
+    const open = await leaseDeliveries(
+      tx,
+      enabled.filter((endpoint) => endpoint.is_open),
+      'true',
+      options,
+    );
+    const closed = enabled.filter((endpoint) => !endpoint.is_open);
+    const rest = { ...options, limit: options.limit - open.length };
+    return [...open, ...(await leaseDeliveries(tx, closed, DUE_EVEN_IF_INACTIVE, rest))];
   });
 }
 
@@ -134,37 +145,36 @@ async function pauseEndpoints(tx: PoolClient, endpoints: readonly Endpoint[]): P
   );
 }
 
+/** @param condition SQL over deliveries: those that these endpoints may be sent */
 async function leaseDeliveries(
   tx: PoolClient,
   endpoints: readonly Endpoint[],
+  condition: string,
   { now, lease, leaseMs, limit, inFlight }: ClaimOptions,
 ): Promise<Claim[]> {
+  if (endpoints.length === 0) return [];
   const ids = endpoints.map(({ webhook_id: id }) => id);
-  const areOpen = endpoints.map(({ is_open: isOpen }) => isOpen);
   const rows = await sqlRows(
     tx,
     deliveryRow,
-    `WITH endpoints AS (SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[]) AS e (webhook_id, free, is_open)),
-     due AS (
-       SELECT d.id FROM endpoints CROSS JOIN LATERAL (
+    `WITH due AS (
+       SELECT d.id FROM unnest($1::bigint[], $2::integer[]) AS e (webhook_id, free) CROSS JOIN LATERAL (
          SELECT id FROM tds.webhook_deliveries
-         WHERE webhook_id = endpoints.webhook_id AND due_at <= $4
-           AND (endpoints.is_open OR ${DUE_EVEN_IF_INACTIVE}) AND id <> ALL ($8::uuid[])
-         ORDER BY due_at LIMIT endpoints.free FOR UPDATE SKIP LOCKED
-       ) AS d LIMIT $7
+         WHERE webhook_id = e.webhook_id AND due_at <= $3 AND ${condition} AND id <> ALL ($7::uuid[])
+         ORDER BY due_at LIMIT e.free FOR UPDATE SKIP LOCKED
+       ) AS d LIMIT $6
      )
-     UPDATE tds.webhook_deliveries d SET lease = $5, due_at = $4::bigint + $6::bigint FROM due WHERE d.id = due.id
+     UPDATE tds.webhook_deliveries d SET lease = $4, due_at = $3::bigint + $5::bigint FROM due WHERE d.id = due.id
      RETURNING d.id, d.webhook_id, d.event, d.body, d.is_test, d.status, d.attempts, d.scheduled_attempts, d.scheduled_at,
        d.manual_at`,
-    [ids, endpoints.map(({ free }) => free), areOpen, now, lease, leaseMs, limit, inFlight],
+    [ids, endpoints.map(({ free }) => free), now, lease, leaseMs, limit, inFlight],
   );
   await tx.query(
     `UPDATE tds.webhook_endpoints e SET due_at = (
        SELECT min(due_at) FROM tds.webhook_deliveries d
-       WHERE d.webhook_id = e.webhook_id AND d.due_at IS NOT NULL AND (claimed.is_open OR ${DUE_EVEN_IF_INACTIVE})
-     )
-     FROM unnest($1::bigint[], $2::boolean[]) AS claimed (webhook_id, is_open) WHERE e.webhook_id = claimed.webhook_id`,
-    [ids, areOpen],
+       WHERE d.webhook_id = e.webhook_id AND d.due_at IS NOT NULL AND ${condition}
+     ) WHERE e.webhook_id = ANY ($1::bigint[])`,
+    [ids],
   );
   const byId = new Map(endpoints.map((endpoint) => [endpoint.webhook_id, endpoint]));
   return rows.flatMap((row) => {
