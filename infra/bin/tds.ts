@@ -1,3 +1,5 @@
+import { setDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
+
 import { Command } from 'commander';
 
 import { settings } from '../config.ts';
@@ -6,6 +8,9 @@ import { earlyLogLevel } from './command-config.ts';
 import { runRole } from './process/run-role.ts';
 import { roles } from './roles/index.ts';
 import { errorText } from './process/error-text.ts';
+
+// Node gives up an address of a host with several after 250 ms, even where the others cannot be reached at all.
+setDefaultAutoSelectFamilyAttemptTimeout(2500);
 
 /**
  * The command line: `npm run tds -- <command>`. A role runs until it is stopped; the other commands end by themselves.
