@@ -203,7 +203,7 @@ const STORE = 'PostgreSQL';
 /** SQLSTATE of a write where none is accepted: during a fail-over, the URL may still lead to the standby. */
 const READ_ONLY = '25006';
 
-function unavailable(message: string, cause: unknown): AppError {
+export function unavailable(message: string, cause: unknown): AppError {
   return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause, details: { store: STORE } });
 }
 
@@ -256,6 +256,11 @@ export function isPostgresUnavailable(error: unknown): boolean {
   if (error instanceof AppError)
     return error.code === 'STORE_UNAVAILABLE' && error.details['store'] === STORE;
   return isNetworkError(error) || /^(08|40|53|57|58)...$|^25(006|P03)$/.test(errorCode(error) ?? '');
+}
+
+/** True where a lock was not granted within `lock_timeout` (SQLSTATE 55P03). */
+export function isLockTimeout(error: unknown): boolean {
+  return errorCode(error) === '55P03';
 }
 
 /**

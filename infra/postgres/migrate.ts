@@ -1,10 +1,15 @@
 import { readFileSync, readdirSync } from 'node:fs';
 
 import { AppError } from '../../schemas/errors.ts';
-import { inTransaction } from './client.ts';
-import type { Pool } from './client.ts';
+import { isLockTimeout, inTransaction, unavailable } from './client.ts';
+import type { Pool, PoolClient } from './client.ts';
 
 const directory = new URL('./migrations/', import.meta.url);
+
+/** Longest wait for batches under way: new ones wait meanwhile. */
+const BATCHES_MS = 30_000;
+/** Longest wait for the lock of a table: whoever uses the table waits meanwhile. */
+const TABLE_LOCK_MS = 3000;
 
 /**
  * Applies pending migrations in order, in one transaction. They create working state (leases, cursors, recorded blocks,
@@ -12,6 +17,7 @@ const directory = new URL('./migrations/', import.meta.url);
  * other.
  *
  * @returns the files applied
+ * @throws STORE_UNAVAILABLE, retryable, when running processes keep locks for too long: nothing is applied
  */
 export async function migrate(pool: Pool): Promise<string[]> {
   const files = readdirSync(directory)
@@ -33,10 +39,33 @@ export async function migrate(pool: Pool): Promise<string[]> {
       );
     }
     const pending = files.filter((name) => !applied.has(name));
-    for (const name of pending) {
-      await tx.query(readFileSync(new URL(name, directory), 'utf8'));
-      await tx.query('INSERT INTO tds.migrations (name) VALUES ($1)', [name]);
+    if (pending.length === 0) return pending;
+    try {
+      await waitForBatches(tx);
+      await tx.query(`SET LOCAL lock_timeout = ${TABLE_LOCK_MS}`);
+      for (const name of pending) {
+        await tx.query(readFileSync(new URL(name, directory), 'utf8'));
+        await tx.query('INSERT INTO tds.migrations (name) VALUES ($1)', [name]);
+      }
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error;
+      throw unavailable('Running processes keep locks that a migration needs', error);
     }
     return pending;
   });
+}
+
+/**
+ * Keeps batches out of a migration, by the locks that a swap of builds takes (`served-lock.ts`). A batch moves its checkpoints on
+ * another connection than the one whose transaction has read `tds.builds`: PostgreSQL would not see that it waits for itself once an
+ * ALTER TABLE is queued between the two.
+ */
+async function waitForBatches(tx: PoolClient): Promise<void> {
+  const { rows } = await tx.query("SELECT WHERE to_regclass('tds.builds') IS NOT NULL");
+  if (rows.length === 0) return;
+  await tx.query(`SET LOCAL lock_timeout = ${BATCHES_MS}`);
+  await tx.query(
+    `SELECT pg_advisory_xact_lock(hashtext('tds.served'), hashtext(projection))
+     FROM (SELECT DISTINCT projection COLLATE "C" AS projection FROM tds.builds ORDER BY 1) AS p`,
+  );
 }

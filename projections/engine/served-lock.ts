@@ -1,5 +1,5 @@
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
-import { inTransaction, prepared } from '../../infra/postgres/client.ts';
+import { inTransaction, isLockTimeout, prepared } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { lockBuilds } from './builds.ts';
 import type { Build } from './builds.ts';
@@ -133,11 +133,6 @@ export async function withSwapLock<T>(
     },
     { idleMs: IDLE_MS },
   );
-}
-
-/** SQLSTATE 55P03. */
-function isLockTimeout(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === '55P03';
 }
 
 /** Keeps the transaction from being ended as idle. Returns the function that stops it. */

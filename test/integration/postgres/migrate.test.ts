@@ -1,10 +1,14 @@
 import { readFileSync, readdirSync } from 'node:fs';
 
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 
+import { moveCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
+import { pollUntil } from '../../../infra/retry.ts';
+import { lockServed } from '../../../projections/engine/served-lock.ts';
+import { topics } from '../../../schemas/topics.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 
@@ -13,11 +17,11 @@ const files = readdirSync(directory).toSorted();
 
 let own: Isolated;
 let pool: Pool;
-beforeAll(async () => {
+beforeEach(async () => {
   own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test', queryTimeoutMs: 10_000 });
 });
-afterAll(async () => {
+afterEach(async () => {
   await pool.end();
   await own.drop();
 });
@@ -65,4 +69,42 @@ it('moves the checkpoints of observers and matchers to the table of all consumer
   );
   expect(times.rows).toEqual([{ updated_at: new Date('2026-01-02T03:04:05Z') }]);
   expect(await migrate(pool)).toEqual([]);
+});
+
+it('waits for a batch under way, whose checkpoints move meanwhile', async () => {
+  await migrateBefore('0153');
+  const build = { projection: 'transfers', version: 1, build: 1, names: {} };
+  await pool.query(
+    `INSERT INTO tds.builds (projection, build, version, shape_hash, state, names)
+     VALUES ('transfers', 1, 1, 'a', 'serving', '{}')`,
+  );
+  await pool.query(
+    `INSERT INTO tds.checkpoints (consumer, build, topic, partition, topic_id, next_offset)
+     VALUES ('transfers', 1, 'chain.blocks', 0, 'a', 10)`,
+  );
+  const lock = await lockServed(pool, [build]);
+  const migrated = migrate(pool);
+  const waiting = await pollUntil(
+    async () => (await pool.query('SELECT FROM pg_locks WHERE NOT granted')).rowCount,
+    (count) => count === 1,
+    { everyMs: 20, withinMs: 5000 },
+  );
+  expect(waiting).toBe(1);
+  const move = { owner: { consumer: 'transfers', build: 1 }, partition: 0, expected: 10, next: 11 };
+  try {
+    expect(await moveCheckpoints(pool, { topic: topics.chainBlocks, topicId: 'a' }, [move])).toEqual([]);
+  } finally {
+    await lock.release();
+  }
+  expect(await migrated).toEqual(files.filter((file) => file >= '0153'));
+});
+
+it('gives a table free that another transaction keeps locked, and applies nothing', async () => {
+  await migrateBefore('0153');
+  const reader = await pool.connect();
+  await reader.query('BEGIN; SELECT FROM tds.builds');
+  await expect(migrate(pool)).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE', retryable: true });
+  await reader.query('COMMIT');
+  reader.release();
+  expect(await migrate(pool)).toEqual(files.filter((file) => file >= '0153'));
 });
