@@ -52,6 +52,8 @@ export function openCounters(
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: (times: number) => Math.min(20 * times, MAX_DELAY_MS),
+    // A master that was demoted keeps its connections; another one may lead to its successor.
+    reconnectOnError: ({ message }: Error) => message.startsWith('READONLY '),
     disableClientInfo: true,
     connectionName: 'tds',
   };

@@ -1,6 +1,8 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -93,6 +95,29 @@ test(
     for (const { client } of [master, replica, sentinel]) client.disconnect();
   },
 );
+
+test('counts on the new master while the demoted one, at the same address before, keeps its connections', async () => {
+  const [old, next] = [await startRedis([]), await startRedis([])];
+  let target = old.port;
+  const address = createServer((client) => {
+    const server = connect(target, '127.0.0.1');
+    client.pipe(server).pipe(client);
+    for (const socket of [client, server]) socket.on('error', () => {});
+  });
+  await new Promise<void>((resolve) => address.listen(0, '127.0.0.1', resolve));
+  const counters = open(`redis://127.0.0.1:${(address.address() as AddressInfo).port}`, []);
+  await counters.settled(5000);
+  expect(await counters.run(increment, ['a'], [])).toBe(1);
+
+  target = next.port;
+  await old.client.call('REPLICAOF', '127.0.0.1', next.port);
+  await expect(counters.run(increment, ['a'], [])).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+  await retry(() => counters.run(increment, ['b'], []), { ...OFTEN, deadlineMs: 10_000 });
+  expect(await next.client.get('test:b')).toBe('1');
+  counters.close();
+  address.close();
+  for (const { client } of [old, next]) client.disconnect();
+});
 
 test('a Redis Cluster is refused with a sentence', async () => {
   const node = await startRedis(['cluster-enabled yes', 'cluster-config-file nodes.conf']);
