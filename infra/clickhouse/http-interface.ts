@@ -5,6 +5,7 @@ import { FormData, Pool } from 'undici';
 
 import { AppError } from '../../schemas/errors.ts';
 import { withTimeout } from '../lifecycle.ts';
+import { isClickHouseUnavailable } from './attempt.ts';
 import type { Settings } from './reader-profile.ts';
 
 /** Values of `{name:Type}` parameters; ClickHouse binds them, nothing is put into the text. */
@@ -53,14 +54,17 @@ export function openHttpInterface(
   options: { readonly application: string; readonly connections: number; readonly settings: Settings },
 ): HttpInterface {
   const { origin, pathname, username, password, searchParams } = new URL(url);
-  const pool = new Pool(origin, {
-    connections: options.connections,
-    pipelining: 1,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    // The caller's signal ends what takes too long.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  });
+  const pools = createRenewablePool(
+    () =>
+      new Pool(origin, {
+        connections: options.connections,
+        pipelining: 1,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        // The caller's signal ends what takes too long.
+        headersTimeout: 0,
+        bodyTimeout: 0,
+      }),
+  );
   const database = decodeURIComponent(pathname.slice(1));
   const common = queryOf([
     ...urlParameters(searchParams),
@@ -84,19 +88,46 @@ export function openHttpInterface(
         ...(isLong ? [] : bound),
         ...(data === undefined ? [] : [['query', sql] as const]),
       ]);
-      const answer = await pool.request({
+      const answer = await pools.current().request({
         method: 'POST',
         path: `/?${common}&${own}`,
         headers,
         body: data ?? (isLong ? formOf([['query', sql], ...bound]) : sql),
         signal,
       });
-      if (answer.statusCode !== 200) throw parseError(await answer.body.text());
-      return answer;
+      if (answer.statusCode === 200) return answer;
+      const error = parseError(await answer.body.text());
+      if (isClickHouseUnavailable(error)) pools.renew();
+      throw error;
+    },
+    close: () => pools.close(),
+  };
+}
+
+/**
+ * A pool that is replaced by `renew`, so that later requests get new connections: ClickHouse keeps one open after an exception, and
+ * behind a balancer of connections a retry on it would reach the same replica. Requests under way end in the previous pool.
+ */
+function createRenewablePool(open: () => Pool): {
+  current(): Pool;
+  renew(): void;
+  close(): Promise<void>;
+} {
+  let pool = open();
+  let previous: Pool | null = null;
+  return {
+    current: () => pool,
+    renew() {
+      // A single previous pool bounds the number of connections.
+      if (previous !== null) return;
+      previous = pool;
+      pool = open();
+      const forget = (): void => void (previous = null);
+      previous.close().then(forget, forget);
     },
     async close() {
       await withTimeout(pool.close(), CLOSE_MS, undefined);
-      await pool.destroy();
+      await Promise.all([pool.destroy(), previous?.destroy()]);
     },
   };
 }

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 
 import { ClickHouseError } from '@clickhouse/client';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -99,6 +99,20 @@ describe.each(requests)('%s', (_, request) => {
     expect(error).toBeInstanceOf(ClickHouseError);
     expect(isClickHouseUnavailable(error)).toBe(expected);
   });
+});
+
+test('a retry reaches another replica than the one that has failed', async () => {
+  // As behind a balancer of connections: whoever comes over the first one reaches the same replica.
+  let first: Socket | null = null;
+  const clickhouse = await clientOf((request, response) => {
+    first ??= request.socket;
+    if (request.socket === first) exception(242, 'TABLE_IS_READ_ONLY')(request, response);
+    else response.writeHead(200).end('{"one":1}\n');
+  });
+  expect(isClickHouseUnavailable(await failureOf(clickhouse.rows(query)))).toBe(true);
+  // The connection is idle again.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(await clickhouse.rows(query)).toEqual([{ one: 1 }]);
 });
 
 test('a response that is cut off is retryable', async () => {
