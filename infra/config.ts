@@ -118,7 +118,7 @@ export const settings = {
     'KAFKA_ALLOW_UNSAFE_TOPICS',
     z.stringbool('must be true or false'),
     false,
-    'accept topics that can lose messages because of their retention, replication, leader election or maximum message size',
+    'accept topics that can lose messages because of their retention, replication, leader election or maximum message size, or whose compression the service cannot read',
   ),
   clickhouseUrl: setting(
     'CLICKHOUSE_URL',

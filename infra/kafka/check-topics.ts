@@ -26,13 +26,15 @@ export function topicConfig(
     'max.message.bytes': String(MAX_MESSAGE_BYTES),
     // A leader that was not in sync lacks acknowledged messages, and gives their offsets to others.
     'unclean.leader.election.enable': 'false',
+    // As the publisher compresses. A broker's default may be a codec that consumers do not have.
+    'compression.type': 'producer',
     ...(isStampedByBroker === true ? { 'message.timestamp.type': 'LogAppendTime' } : {}),
     ...(brokers < REPLICATED_BROKERS ? {} : { 'min.insync.replicas': String(MIN_INSYNC_REPLICAS) }),
   };
 }
 
 /**
- * Refuses topics that can lose acknowledged messages, or cannot hold the largest one.
+ * Refuses topics that can lose acknowledged messages, cannot hold the largest one, or are compressed so that it cannot be read.
  *
  * @throws AppError `TOPIC_MISMATCH` that names each such topic with the command that changes it
  */
@@ -65,11 +67,14 @@ export async function checkTopics(
   if (problems.length === 0) return;
   throw new AppError(
     'TOPIC_MISMATCH',
-    `Topics that can lose messages (KAFKA_ALLOW_UNSAFE_TOPICS=true goes on anyway):\n  ${problems.join('\n  ')}`,
+    `Topics that can lose messages, or cannot be read (KAFKA_ALLOW_UNSAFE_TOPICS=true goes on anyway):\n  ${problems.join('\n  ')}`,
   );
 }
 
-/** Settings that keep messages shorter, keep fewer replicas in sync, elect others or allow smaller messages than `wanted`. */
+/**
+ * Settings that keep messages shorter, keep fewer replicas in sync, elect others, allow smaller messages than `wanted`, or compress
+ * them with a codec that consumers do not have.
+ */
 function unsafeConfig(
   name: string,
   wanted: Readonly<Record<string, string>>,
@@ -90,6 +95,8 @@ function isSafe(key: string, actual: string, wanted: string): boolean {
   if (key === 'unclean.leader.election.enable') return actual !== 'true';
   // No message is lost by it: brokers refuse producers whose clock is an hour fast (message.timestamp.after.max.ms).
   if (key === 'message.timestamp.type') return true;
+  // Of kafkajs, and zstd.ts.
+  if (key === 'compression.type') return actual !== 'lz4' && actual !== 'snappy';
   // -1 is no limit of retention.
   if (key.startsWith('retention.') && (actual === '-1' || wanted === '-1')) return actual === '-1';
   return Number(actual) >= Number(wanted);

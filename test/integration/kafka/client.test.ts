@@ -131,7 +131,7 @@ test('stops a consumption while its start offset is being loaded, and accepts a 
   expect(unhandled).toEqual([]);
 });
 
-test('creates topics that elect no leader that is not in sync', async () => {
+test('creates topics that elect no leader that is not in sync, and keep the compression of the publisher', async () => {
   await kafka.ensureTopics();
   const admin = new KafkaJs({ brokers: inject('backend').urls.KAFKA_BROKERS.split(',') }).admin();
   await admin.connect();
@@ -143,14 +143,15 @@ test('creates topics that elect no leader that is not in sync', async () => {
     })),
   });
   await admin.disconnect();
-  const name = 'unclean.leader.election.enable';
-  expect(resources.map(({ configEntries }) => configEntries.find((one) => one.configName === name))).toEqual(
+  const wanted = { 'unclean.leader.election.enable': 'false', 'compression.type': 'producer' };
+  for (const [configName, configValue] of Object.entries(wanted)) {
     // Stated for the topic, so that a change of the broker's default does not matter.
-    resources.map(() => expect.objectContaining({ configValue: 'false', isDefault: false })),
-  );
+    const stated = expect.objectContaining({ configName, configValue, isDefault: false });
+    for (const { configEntries } of resources) expect(configEntries).toContainEqual(stated);
+  }
 });
 
-describe('topics that can lose messages', () => {
+describe('topics that can lose messages, or cannot be read', () => {
   const name = `${topicPrefix}${topics.chainBlocks.name}`;
   let admin: Admin;
   const configure = async (entries: Record<string, string>): Promise<void> => {
@@ -188,6 +189,8 @@ describe('topics that can lose messages', () => {
       'unclean.leader.election.enable=false',
     ],
     [{ 'max.message.bytes': '1048588' }, 'max.message.bytes=1048588', 'max.message.bytes='],
+    [{ 'compression.type': 'lz4' }, 'compression.type=lz4', 'compression.type=producer'],
+    [{ 'compression.type': 'snappy' }, 'compression.type=snappy', 'compression.type=producer'],
   ])('are refused by name, with the command that changes them: %j', async (unsafe, found, wanted) => {
     // Each setting that a case changes, for `configure` to see that it has its safe value again.
     const safe = {
@@ -196,6 +199,7 @@ describe('topics that can lose messages', () => {
       'cleanup.policy': 'delete',
       'unclean.leader.election.enable': 'false',
       'max.message.bytes': '17825792',
+      'compression.type': 'zstd',
     };
     await configure({ ...safe, ...unsafe });
     try {
