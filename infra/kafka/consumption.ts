@@ -3,6 +3,7 @@ import type kafkajs from 'kafkajs';
 import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { sleep } from '../lifecycle.ts';
+import { METADATA_MAX_AGE_MS } from './connection.ts';
 
 export interface LogMessage {
   /** Name in `schemas/topics.ts`, without the prefix. */
@@ -115,6 +116,7 @@ class GroupConsumption implements Consumption {
     this.#consumer = kafka.consumer({
       groupId: topicPrefix + options.groupId,
       allowAutoTopicCreation: false,
+      metadataMaxAge: METADATA_MAX_AGE_MS,
       // A killed member loses its partitions after this time; heartbeats continue during a batch.
       sessionTimeout: 12_000,
       rebalanceTimeout: 30_000,

@@ -53,13 +53,36 @@ declare module 'kafkajs/src/broker/index.js' {
   }
 }
 
+declare module 'kafkajs/src/network/connection.js' {
+  import type { Socket } from 'node:net';
+
+  import type { ISocketFactory } from 'kafkajs';
+  import type { InternalLogger } from 'kafkajs/src/network/connectionPool.js';
+  import type RequestQueue from 'kafkajs/src/network/requestQueue/index.js';
+
+  export default class Connection {
+    constructor(options: {
+      host: string;
+      port: number;
+      socketFactory: ISocketFactory;
+      connectionTimeout: number;
+      requestTimeout: number;
+      logger: InternalLogger;
+    });
+    readonly requestQueue: RequestQueue;
+    readonly socket: Socket;
+    connect: (this: Connection) => Promise<boolean>;
+    isConnected(): boolean;
+  }
+}
+
 declare module 'kafkajs/src/network/requestQueue/index.js' {
   import type { InternalLogger } from 'kafkajs/src/network/connectionPool.js';
 
-  interface InflightRequest {
+  export interface InflightRequest {
+    readonly entry: { readonly apiKey: number };
     readonly sentAt: number;
     readonly requestTimeout: number;
-    timeoutRequest(): void;
   }
   /** The requests of one connection. */
   export default class RequestQueue {
@@ -72,6 +95,8 @@ declare module 'kafkajs/src/network/requestQueue/index.js' {
       logger: InternalLogger;
       isConnected: () => boolean;
     });
+    /** As `host:port`. */
+    readonly broker: string;
     readonly pending: readonly unknown[];
     readonly inflight: ReadonlyMap<number, InflightRequest>;
     readonly enforceRequestTimeout: boolean;

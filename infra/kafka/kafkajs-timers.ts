@@ -1,9 +1,17 @@
+import kafkajs from 'kafkajs';
+import Connection from 'kafkajs/src/network/connection.js';
 import RequestQueue from 'kafkajs/src/network/requestQueue/index.js';
+import type { InflightRequest } from 'kafkajs/src/network/requestQueue/index.js';
 
 /** Between two looks at requests that are postponed because others are in flight. */
 const SPACING_MS = 10;
 /** Between two looks for requests that have timed out. */
 const CHECK_MS = 1000;
+/** Keys of requests that a broker answers from its memory: Metadata, FindCoordinator, Heartbeat, ApiVersions. */
+const PROMPT: ReadonlySet<number> = new Set([3, 10, 12, 18]);
+const PROMPT_MS = 10_000;
+/** No connection to a broker is opened for so long after a timeout. */
+const AVOID_MS = 5000;
 
 /**
  * kafkajs (2.2.4) wakes a process a thousand times a second for each of its connections, also while nothing is sent: it looks
@@ -18,6 +26,20 @@ RequestQueue.prototype.scheduleCheckPendingRequests = function () {
   }, delayMs);
 };
 
+/** The connection of each queue. */
+const connections = new WeakMap<RequestQueue, Connection>();
+/** By broker, when it last left a request unanswered; unix milliseconds. */
+const unanswered = new Map<string, number>();
+
+const { connect } = Connection.prototype;
+Connection.prototype.connect = async function () {
+  const { broker } = this.requestQueue;
+  if (!this.isConnected() && Date.now() - (unanswered.get(broker) ?? 0) < AVOID_MS)
+    throw new kafkajs.KafkaJSConnectionError('a request timed out a moment ago', { broker });
+  connections.set(this.requestQueue, this);
+  return await connect.call(this);
+};
+
 /** Queues of open connections. One timer serves them all, so that a process wakes once a second, not once for each. */
 const open = new Set<RequestQueue>();
 let looking: NodeJS.Timeout | undefined;
@@ -25,7 +47,8 @@ let looking: NodeJS.Timeout | undefined;
 RequestQueue.prototype.scheduleRequestTimeoutCheck = function () {
   if (!this.enforceRequestTimeout) return;
   open.add(this);
-  looking ??= setInterval(failTimedOut, CHECK_MS);
+  // While this process was busy, the answer may have arrived: Node.js runs timers, then reads sockets, then immediates.
+  looking ??= setInterval(() => setImmediate(failTimedOut), CHECK_MS);
 };
 
 RequestQueue.prototype.destroy = function () {
@@ -38,11 +61,23 @@ RequestQueue.prototype.destroy = function () {
   this.throttleCheckTimeoutId = null;
 };
 
+/**
+ * Closes the connections to a broker that has left a request unanswered. kafkajs would fail the request alone, and go on asking a
+ * broker that has frozen or vanished, also who leads its partitions now. After an error of the connection it asks another one, as
+ * it cannot connect to the same for a moment: a frozen broker accepts connections.
+ */
 function failTimedOut(): void {
   const now = Date.now();
+  for (const { broker, inflight } of open) {
+    if (inflight.values().some((request) => now - request.sentAt > timeoutOf(request)))
+      unanswered.set(broker, now);
+  }
   for (const queue of open) {
-    for (const request of queue.inflight.values())
-      if (now - request.sentAt > request.requestTimeout) request.timeoutRequest();
+    if (unanswered.get(queue.broker) === now)
+      connections.get(queue)?.socket.destroy(new Error('a request timed out'));
     if (!queue.isConnected()) queue.destroy();
   }
 }
+
+const timeoutOf = ({ entry, requestTimeout }: InflightRequest): number =>
+  PROMPT.has(entry.apiKey) ? PROMPT_MS : requestTimeout;

@@ -3,6 +3,7 @@ import kafkajs from 'kafkajs';
 import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { retry } from '../retry.ts';
+import { METADATA_MAX_AGE_MS } from './connection.ts';
 import { ZSTD } from './zstd.ts';
 
 export interface OutgoingMessage<M> {
@@ -73,6 +74,7 @@ export async function connectProducer(kafka: kafkajs.Kafka): Promise<BatchProduc
     idempotent: true,
     maxInFlightRequests: 1,
     allowAutoTopicCreation: false,
+    metadataMaxAge: METADATA_MAX_AGE_MS,
     createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
     retry: { retries: 3, initialRetryTime: 100, maxRetryTime: 1000 },
   });
