@@ -35,6 +35,8 @@ export interface Stream<M = unknown, I extends StreamItem = StreamItem, T = unkn
   item(message: M, place: StreamItem): I;
   /** The part of an item that `derive` needs; kept until the batch is written, so keep it small. */
   touched(item: I): T;
+  /** Whether a later message soon puts back what the item removes: readers must not see the one without the other. */
+  isReplaced?(item: I): boolean;
   /** The bucket (compare.ts) of every row of an item. A rebuild compares it again after the item. */
   bucket(item: I): number;
 }

@@ -43,6 +43,7 @@ export const chainBlocks: Stream<ChainBlocksMessage, BlockItem, TouchedBlock> = 
     offset,
     isNew: type === 'block.accepted' && cause === 'new' && chunk === LIVE,
   }),
+  isReplaced: ({ message: { type, cause } }) => type === 'block.reverted' && cause === 'repair',
   bucket: ({ message: { block } }) => Math.floor(block.height / HEIGHT_RANGE),
 };
 

@@ -41,6 +41,8 @@ export interface Batch {
   /** Rows of the largest table. */
   rows(): number;
   bytes(): number;
+  /** Whether its last message of a partition removes what the next one puts back. */
+  isOpen(): boolean;
   /** Checkpoint moves of partitions whose reading is current. */
   moves(): BatchMove[];
 }
@@ -57,6 +59,7 @@ export function createBatch(
   let messages = 0;
   const shares = targets.map((target, index) => createShare(target, buffers[index]));
   const encoders = shares.flatMap(encodersOf);
+  const open = new Set<Reading>();
   const sharesAt = (reading: Reading, offset: number): Share[] =>
     shares.filter(({ target }) => (reading.planned.get(target.build) ?? Infinity) <= offset);
   const pass = (reading: Reading, offset: number, passing: readonly Share[]): void => {
@@ -65,6 +68,7 @@ export function createBatch(
       moves.set(reading, { expected, next: offset + 1 });
       reading.planned.set(target.build, offset + 1);
     }
+    open.delete(reading);
     messages += 1;
     reading.next = offset + 1;
   };
@@ -76,11 +80,13 @@ export function createBatch(
       addRows(receiving, item);
       for (const { target, touched } of receiving) touched.push(target.projection.topic.touched(item));
       pass(reading, item.offset, receiving);
+      if (receiving.some(({ target }) => target.projection.topic.isReplaced?.(item))) open.add(reading);
     },
     skip: (reading, offset) => pass(reading, offset, sharesAt(reading, offset)),
     messages: () => messages,
     rows: () => Math.max(0, ...encoders.map(({ rows }) => rows)),
     bytes: () => encoders.reduce((sum, { bytes }) => sum + bytes, 0),
+    isOpen: () => [...open].some(({ current }) => current),
     moves: () =>
       shares.flatMap(({ target: { build }, moves }) =>
         [...moves]

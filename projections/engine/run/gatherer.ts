@@ -7,7 +7,7 @@ export interface GatherLimits {
   readonly rows: number;
   /** Encoded bytes of one batch. One is gathered while two are in flight: memory is three times this. */
   readonly bytes: number;
-  /** Longest time that a message waits for a fuller batch. */
+  /** Longest time that a message waits for a fuller batch, and that a batch waits for the rest of a repair. */
   readonly waitMs: number;
   /** Shortest time between two batches at the head, because many small inserts are expensive for ClickHouse. */
   readonly gapMs: number;
@@ -56,13 +56,16 @@ export function createGatherer(
   let batch = newBatch();
   let lastLaunch = -Infinity;
   let gapMs = limits.gapMs;
-  /** True while the batch waits only for room in the writer. */
+  /** True while the batch waits only for room in the writer, or for the rest of a repair. */
   let due = false;
   let closed = false;
 
-  const isFull = (): boolean => batch.rows() >= limits.rows || batch.bytes() >= limits.bytes;
+  /** Whether the batch waits for the rest of a repair: without it, the repaired block would not be indexed until the next batch. */
+  const isHeld = (): boolean => !closed && batch.isOpen() && hold.isOn();
+  const isFull = (): boolean => (batch.rows() >= limits.rows || batch.bytes() >= limits.bytes) && !isHeld();
   const launch = (): void => {
     timer.stop();
+    hold.end();
     due = false;
     if (closed || batch.messages() === 0) return;
     lastLaunch = clock.now();
@@ -72,10 +75,13 @@ export function createGatherer(
     writer.submit(full);
   };
   const launchWhenRoom = (): void => {
-    if (writer.hasRoom()) launch();
-    else due = true;
+    due = true;
+    if (!isHeld() && writer.hasRoom()) launch();
   };
   const timer = createTimer(clock, launchWhenRoom);
+  const hold = createHold(clock, limits.waitMs, () => {
+    if (due) launchWhenRoom();
+  });
   const quiet = createTimer(clock, () => {
     writer.setPaced(false);
     launchWhenRoom();
@@ -96,6 +102,7 @@ export function createGatherer(
       quiet.stop();
       writer.setPaced(true);
       arm(clock.now() + limits.waitMs);
+      if (due) launchWhenRoom();
     },
     caughtUp() {
       if (batch.messages() > 0) arm(lastLaunch + gapMs);
@@ -109,12 +116,38 @@ export function createGatherer(
       await writer.idle();
     },
     onRoom() {
-      if (due || isFull()) launch();
+      if (due || isFull()) launchWhenRoom();
     },
     close() {
       closed = true;
       timer.stop();
+      hold.end();
       quiet.stop();
+    },
+  };
+}
+
+interface Hold {
+  /** Begins at the first call. */
+  isOn(): boolean;
+  end(): void;
+}
+
+/** A hold of a batch until the rest of a repair comes, which it may never do: its writer may have been killed. */
+function createHold(clock: Clock, maxMs: number, onOverdue: () => void): Hold {
+  let isOverdue = false;
+  const timer = createTimer(clock, () => {
+    isOverdue = true;
+    onOverdue();
+  });
+  return {
+    isOn() {
+      timer.start(clock.now() + maxMs);
+      return !isOverdue;
+    },
+    end() {
+      timer.stop();
+      isOverdue = false;
     },
   };
 }

@@ -4,8 +4,9 @@ import { createBatch } from '../../../../../projections/engine/run/batch.ts';
 import type { Target } from '../../../../../projections/engine/run/batch.ts';
 import type { Reading } from '../../../../../projections/engine/run/readings.ts';
 import type { BlockProjection } from '../../../../../projections/define.ts';
+import type { ChainBlocksMessage } from '../../../../../schemas/messages/chain-blocks.ts';
 import { chainBlocks } from '../../../../../projections/streams.ts';
-import { accepted, makeBlock } from '../../../../support/chain-messages.ts';
+import { accepted, makeBlock, reverted } from '../../../../support/chain-messages.ts';
 
 /** A projection of one number a block; heights above 100 have a value that its column cannot hold. */
 const projection = (name: string): BlockProjection => ({
@@ -29,8 +30,12 @@ const reading = (planned: readonly [Target, number][]): Reading => ({
   stored: new Map(),
   halt: null,
 });
-const item = (offset: number, height = offset) => ({
-  message: accepted(makeBlock({ height, transactions: [] }), height + 1),
+const item = (
+  offset: number,
+  height = offset,
+  message: ChainBlocksMessage = accepted(makeBlock({ height, transactions: [] }), height + 1),
+) => ({
+  message,
   decoded: { transfers: [], malformed: [] },
   partition: 2,
   offset,
@@ -86,6 +91,23 @@ describe('createBatch', () => {
     expect(batch.shares.map(({ removals }) => removals.get('numbers')?.rows)).toEqual([undefined, 2]);
     expect(() => batch.add(place, item(2, 101))).toThrow('UInt8');
     expect(batch.bytes()).toBe(8);
+  });
+
+  test('is open between the revert and the acceptance of a repair, while its partition is read', () => {
+    const only = target('only');
+    const [place, other] = [reading([[only, 0]]), reading([[only, 0]])];
+    const batch = createBatch([only]);
+    const block = makeBlock({ height: 0, transactions: [] });
+    const repair = { ...reverted(block, 4), cause: 'repair' } as const;
+    const open = [reverted(block, 2), repair, accepted(block, 5)].map((message, offset) => {
+      batch.add(place, item(offset, 0, message));
+      batch.add(other, item(offset));
+      return batch.isOpen();
+    });
+    expect(open).toEqual([false, true, false]);
+    batch.add(place, item(3, 0, repair));
+    place.current = false;
+    expect(batch.isOpen()).toBe(false);
   });
 
   test('moves no checkpoint of a partition that was reopened', () => {

@@ -11,6 +11,7 @@ function setup() {
   const woken: (() => void)[] = [];
   let inFlight = 0;
   let isPaced = true;
+  let isOpen = false;
   const writer: Writer = {
     submit(batch) {
       inFlight += 1;
@@ -30,6 +31,7 @@ function setup() {
       messages: () => counts.get(batch) ?? 0,
       rows: () => counts.get(batch) ?? 0,
       bytes: () => 10 * (counts.get(batch) ?? 0),
+      isOpen: () => isOpen,
       moves: () => [],
     };
     return batch;
@@ -44,10 +46,11 @@ function setup() {
     submitted,
     gatherer,
     isPaced: () => isPaced,
-    /** One row more. */
-    add: async (): Promise<void> => {
+    /** One row more, after which the batch is open or not. */
+    add: async ({ opens = false } = {}): Promise<void> => {
       await gatherer.ready();
       const batch = gatherer.batch();
+      isOpen = opens;
       counts.set(batch, (counts.get(batch) ?? 0) + 1);
       gatherer.added();
     },
@@ -157,6 +160,33 @@ describe('createGatherer', () => {
     finishOne();
     await adding;
     expect(submitted).toEqual([5, 5, 5]);
+  });
+
+  test('keeps the two halves of a repair in one batch when the batch is full or has waited', async () => {
+    const { submitted, add } = setup();
+    for (let row = 0; row < 4; row += 1) await add();
+    await add({ opens: true });
+    await add();
+    await add({ opens: true });
+    expect(submitted).toEqual([6]);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(submitted).toEqual([6]);
+    await add();
+    expect(submitted).toEqual([6, 2]);
+  });
+
+  test('submits half of a repair when the other half does not follow', async () => {
+    const { submitted, gatherer, add, finishOne } = setup();
+    await add({ opens: true });
+    gatherer.caughtUp();
+    await vi.advanceTimersByTimeAsync(999);
+    expect(submitted).toEqual([]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(submitted).toEqual([1]);
+    finishOne();
+    for (let row = 0; row < 5; row += 1) await add({ opens: true });
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(submitted).toEqual([1, 5]);
   });
 
   test('submits nothing after it was closed', async () => {

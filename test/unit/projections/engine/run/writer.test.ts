@@ -21,6 +21,7 @@ const emptyBatch = (messages: number): Batch => ({
   messages: () => messages,
   rows: () => 0,
   bytes: () => 0,
+  isOpen: () => false,
   moves: () => [],
 });
 
