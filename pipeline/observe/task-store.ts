@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { storable } from '../../schemas/text.ts';
+import { RECLASSIFY } from '../ingest/repair/requests.ts';
 import { CLAIM_MS, createClaimUpdate } from './claims.ts';
 import type { Claim, TaskTable } from './claims.ts';
 
@@ -66,16 +67,21 @@ export function createTaskStore(pool: Pool, observer: string) {
       return rowCount ?? 0;
     },
 
-    /** Claims due tasks, the longest overdue first. Clients do not request them. */
+    /**
+     * Claims due tasks, the longest overdue first. Clients do not request them. A token whose blocks are being repaired with
+     * another standard stays as it is described until the last of them: its ledger is incomplete. An unknown one has no balances.
+     */
     async claim(limit: number, now: number, which: 'all' | 'requested'): Promise<Claim[]> {
       if (which === 'requested') return [];
       const sql = `WITH due AS MATERIALIZED (
            SELECT subject FROM tds.observer_attempts WHERE observer = $1 AND next_at <= $2
+             AND (revision = 0 OR facts = 'unknown' OR NOT EXISTS (
+               SELECT FROM tds.repairs WHERE done_at IS NULL AND strpos(reason, $5 || subject) > 0))
            ORDER BY next_at LIMIT $3 FOR UPDATE SKIP LOCKED)
          UPDATE tds.observer_attempts AS claimed SET next_at = $4 FROM due
          WHERE claimed.observer = $1 AND claimed.subject = due.subject
          RETURNING claimed.subject, claimed.task, claimed.attempts, claimed.message, claimed.next_at, false AS is_requested`;
-      return await sqlRows(pool, claimRow, prepared(sql, [observer, now, limit, now + CLAIM_MS]));
+      return await sqlRows(pool, claimRow, prepared(sql, [observer, now, limit, now + CLAIM_MS, RECLASSIFY]));
     },
 
     prepare: (claim: Claim, message: unknown): Promise<boolean> => storeMessage(claim, { message }),

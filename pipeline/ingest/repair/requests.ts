@@ -10,8 +10,11 @@ import type { Standards } from '../ports.ts';
 
 const HEIGHTS_PER_STATEMENT = 10_000;
 
+/** Begins the reason of the repairs that classify a contract again, followed by its address. */
+export const RECLASSIFY = 'reclassify ';
+
 /**
- * Requests repairs of distinct heights; a repeated request for a pending repair makes it due at once.
+ * Requests repairs of distinct heights; a repeated request for a pending repair makes it due at once, and adds its reason.
  *
  * @param options.reread fetch the blocks from the node again, instead of reading them from the log
  */
@@ -29,6 +32,8 @@ export async function requestRepairs(
       `INSERT INTO tds.repairs (height, reason, reread) SELECT unnest($1::bigint[]), $2, $3
        ON CONFLICT (height) WHERE done_at IS NULL
        DO UPDATE SET round = tds.repairs.round + 1, reread = tds.repairs.reread OR excluded.reread,
+         reason = CASE WHEN strpos(tds.repairs.reason, excluded.reason) > 0 THEN tds.repairs.reason
+           ELSE tds.repairs.reason || ', ' || excluded.reason END,
          attempts = 0, next_try_at = now() RETURNING id`,
       [heights.slice(from, from + HEIGHTS_PER_STATEMENT), reason, reread],
     );
@@ -55,7 +60,7 @@ export async function reclassifyContract(
   { pool, standards, heightsOf, head, sleep }: ReclassifyDeps,
   contract: Felt,
 ): Promise<{ before: ContractFacts | null; after: ContractFacts; heights: number }> {
-  const reason = `reclassify ${contract}`;
+  const reason = `${RECLASSIFY}${contract}`;
   const { before, after } = await standards.reclassify(contract, head);
   await sleep(STANDARDS_TTL_MS);
   await refreshWriters(pool, sleep, reason);

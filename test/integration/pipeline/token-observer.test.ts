@@ -12,6 +12,7 @@ import { createNode } from '../../../pipeline/node/node.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
 import { createBlockFeed } from '../../../pipeline/observe/block-feed.ts';
 import type { BlockHandler } from '../../../pipeline/observe/block-feed.ts';
+import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createBackfillCheck } from '../../../pipeline/observe/backfill.ts';
 import { isRebuilding, withRebuildLock } from '../../../projections/engine/builds.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
@@ -301,6 +302,37 @@ test('publishes a token once that a repair classified anew within one batch', as
   expect((await publishedTokens()).filter((message) => message.token === token)).toMatchObject([
     { standard: 'erc20' },
   ]);
+});
+
+test('publishes a changed standard once all blocks of the token are repaired, and an unknown one at once', async () => {
+  const [known, unknown] = [toFelt(0xabcde1n), toFelt(0xabcde2n)];
+  const as = (
+    standards: readonly [TokenStandard, TokenStandard],
+    seq: number,
+    cause: BlockAccepted['cause'],
+  ) =>
+    block(
+      7,
+      {
+        [known]: { standard: standards[0], class_hash: null },
+        [unknown]: { standard: standards[1], class_hash: null },
+      },
+      { seq, cause },
+    );
+  const standardsOf = async (token: Felt) =>
+    (await publishedTokens()).filter((message) => message.token === token).map(({ standard }) => standard);
+  await publish([as(['unknown', 'erc20'], 860, 'new')]);
+  await start();
+  await untilDone();
+  // Two reclassifications meet in a block.
+  for (const token of [unknown, known]) await requestRepairs(pool, [7, 8], `reclassify ${token}`);
+  await publish([as(['erc20', 'unknown'], 861, 'repair')]);
+  await vi.waitFor(async () => expect(await standardsOf(unknown)).toEqual(['erc20', 'unknown']), 60_000);
+  await sleep(200);
+  expect(await standardsOf(known)).toEqual(['unknown']);
+  await pool.query('UPDATE tds.repairs SET done_at = now()');
+  await untilDone();
+  expect(await standardsOf(known)).toEqual(['unknown', 'erc20']);
 });
 
 test('publishes the lowest block of a token, and that only a repair led to its description', async () => {
