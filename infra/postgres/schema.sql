@@ -831,7 +831,7 @@ CREATE TABLE tokens_v1_b1.tokens (
   CONSTRAINT tokens_pkey PRIMARY KEY (token)
 );
 
-CREATE TABLE unmoved_balances_v1_b1.answers (
+CREATE TABLE unmoved_balances_v2_b1.answers (
   account text NOT NULL,
   token text NOT NULL,
   block bigint NOT NULL,
@@ -841,6 +841,7 @@ CREATE TABLE unmoved_balances_v1_b1.answers (
   observed_at bigint NOT NULL,
   requested_at bigint NOT NULL,
   stored_at bigint NOT NULL,
+  partition smallint,
   CONSTRAINT answers_pkey PRIMARY KEY (account, token)
 );
 
@@ -987,7 +988,7 @@ CREATE INDEX tokens_by_text ON tokens_v1_b1.tokens USING gin (name tds.gin_trgm_
 
 CREATE INDEX tokens_curated ON tokens_v1_b1.tokens USING btree (token) WHERE (verified OR common OR public OR hidden);
 
-CREATE INDEX answers_stored_at_idx ON unmoved_balances_v1_b1.answers USING btree (stored_at);
+CREATE INDEX answers_partition_stored_at_idx ON unmoved_balances_v2_b1.answers USING btree (partition, stored_at);
 
 CREATE INDEX command_outcomes_by_time ON webhooks_v3_b1.command_outcomes USING btree (issued_at);
 

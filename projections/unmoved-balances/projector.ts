@@ -9,30 +9,36 @@ const DAY_MS = 86_400_000;
 
 /**
  * What the chain answered about pairs that no indexed transfer moved: of use to those who ask again soon. Anybody may ask
- * about any pair, so an answer is deleted as soon as a message arrives that the log took a day later.
+ * about any pair, so an answer is deleted as soon as a message of its partition arrives that the log took a day later: a rebuild
+ * reads the partitions in another order.
  */
 export const unmovedBalances: PostgresProjection<BalancesMessage> = {
   kind: 'postgres',
   name: 'unmoved-balances',
-  version: 1,
+  version: 2,
   topic: topics.unmovedBalances,
   ddl: tableSql(import.meta.url),
   notify: { channel: OBSERVED_CHANNEL, payload: ({ account, token }) => `${account}:${token}` },
+  // From version 1 too, which lacks the last column.
   carryOver: `INSERT INTO {{schema}}.answers SELECT * FROM {{previous_schema}}.answers ON CONFLICT DO NOTHING`,
-  async fold(tx, message, { schema, timestamp }) {
+  async fold(tx, message, { schema, partition, timestamp }) {
     const { account, token, block, block_hash, observed_at, requested_at } = message;
     const [balance, reason] =
       message.type === 'balance.observed' ? [message.balance, null] : [null, storable(message.reason)];
-    await tx.query(`DELETE FROM ${schema}.answers WHERE stored_at < $1`, [timestamp - DAY_MS]);
+    await tx.query(
+      `DELETE FROM ${schema}.answers WHERE stored_at < $1 AND (partition = $2 OR partition IS NULL)`,
+      [timestamp - DAY_MS, partition],
+    );
     await tx.query(
       `INSERT INTO ${schema}.answers AS known
-         (account, token, block, block_hash, balance, reason, observed_at, requested_at, stored_at)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         (account, token, block, block_hash, balance, reason, observed_at, requested_at, stored_at, partition)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
        ON CONFLICT (account, token) DO UPDATE SET block = excluded.block, block_hash = excluded.block_hash,
          balance = excluded.balance, reason = excluded.reason, observed_at = excluded.observed_at,
-         requested_at = greatest(known.requested_at, excluded.requested_at), stored_at = excluded.stored_at
+         requested_at = greatest(known.requested_at, excluded.requested_at), stored_at = excluded.stored_at,
+         partition = excluded.partition
        WHERE known.stored_at <= excluded.stored_at`,
-      [account, token, block, block_hash, balance, reason, observed_at, requested_at, timestamp],
+      [account, token, block, block_hash, balance, reason, observed_at, requested_at, timestamp, partition],
     );
   },
 };

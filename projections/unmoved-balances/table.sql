@@ -14,6 +14,8 @@ CREATE TABLE {{schema}}.answers (
   requested_at  bigint NOT NULL,
   -- when the log took the answer
   stored_at     bigint NOT NULL,
+  -- of the log, with the answer; null: copied from version 1, which did not store it
+  partition     smallint,
   PRIMARY KEY (account, token)
 );
-CREATE INDEX ON {{schema}}.answers (stored_at);
+CREATE INDEX ON {{schema}}.answers (partition, stored_at);

@@ -6,6 +6,7 @@ import { migrate } from '../../../infra/postgres/migrate.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { chainReads } from '../../../projections/balances/queries.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
+import { withNames } from '../../../projections/define.ts';
 import type { PostgresProjection } from '../../../projections/define.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
@@ -60,8 +61,9 @@ async function foldWith(
   projection: PostgresProjection<BalancesMessage>,
   timestamp: number,
   messages: readonly object[],
+  partition = 0,
 ): Promise<void> {
-  const meta = { partition: 0, offset: 0, timestamp, schema: served.schema(projection.name) };
+  const meta = { partition, offset: 0, timestamp, schema: served.schema(projection.name) };
   await inTransaction(pool, async (tx) => {
     for (const one of messages) await projection.fold(tx, balancesMessage.parse(one), meta);
   });
@@ -141,6 +143,33 @@ test('keeps the last answer about a pair that nothing moved for a day of the log
   await foldUnmoved(2 * DAY + 2, zero(10));
   account = unmoved;
   expect(await read()).toEqual({ anchors: [], refusal: null });
+});
+
+test('keeps an answer until a message of its own partition, in whatever order the partitions are read', async () => {
+  const unmoved = account;
+  await foldUnmoved(3 * DAY, zero(7));
+  account = toFelt(0xb0cn);
+  await foldWith(unmovedBalances, 5 * DAY, [zero(8)], 1);
+  expect(await blocks()).toEqual([8]);
+  account = unmoved;
+  expect(await blocks()).toEqual([7]);
+});
+
+test('copies answers of version 1, which any partition deletes', async () => {
+  const schema = served.schema('unmoved-balances');
+  await foldUnmoved(6 * DAY, zero(7));
+  await pool.query(
+    `CREATE SCHEMA previous; CREATE TABLE previous.answers AS TABLE ${schema}.answers;
+     ALTER TABLE previous.answers DROP COLUMN partition; DELETE FROM ${schema}.answers`,
+  );
+  const names = { schema, previous_schema: 'previous' };
+  await pool.query(withNames(unmovedBalances.carryOver ?? '', names));
+  expect(await blocks()).toEqual([7]);
+  const copied = account;
+  account = toFelt(0xb0dn);
+  await foldWith(unmovedBalances, 8 * DAY, [zero(8)], 2);
+  account = copied;
+  expect(await blocks()).toEqual([]);
 });
 
 test('an answer folded again does not replace a later one', async () => {
