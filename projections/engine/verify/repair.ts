@@ -186,12 +186,12 @@ async function replaceRows(
   const deleted = await count(`${wrong} WHERE true${excludeNewer}`, all);
   await assertLockHeld();
   if (deleted > 0) {
-    // Deferred passes find what to derive again by the keys of a block's rows, those of deleted rows included. Inserted before the
-    // deletion, which may be interrupted: the next verification then completes it.
+    // Deferred passes find what to derive again by the keys of a block's rows, those of deleted rows included, and streams read
+    // all columns of deleted rows. Inserted before the deletion, which may be interrupted: the next verification then completes it.
     if (!pair.isDerived)
       await clickhouse.command(
-        `INSERT INTO ${pair.ours} (${key}, seq, is_deleted) SELECT ${key}, seq, 1 FROM ${wrong}
-         WHERE true${excludeNewer} AND (${key}) NOT IN (SELECT ${key} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
+        `INSERT INTO ${pair.ours} SELECT * REPLACE (1 AS is_deleted) FROM ${pair.ours} FINAL ${prewhere(condition)}
+         WHERE (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})${excludeNewer} AND (${key}) NOT IN (SELECT ${key} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
         { params: all },
       );
     const rows = `(${condition})${excludeNewer} AND is_deleted = 0 AND (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})`;

@@ -187,6 +187,15 @@ test('reports every difference and nothing else, and repairs restore the tables'
   expect(await contents()).toEqual(before);
 });
 
+test('keeps all columns of a row that it deletes, which streams read', async () => {
+  const extra = `${at(1009)} AND item_desc = 0xffffffff - 7`;
+  await plant(copy('transfers', '0xffffffff - 7 AS item_desc', `${at(1009)} LIMIT 1`));
+  const [row] = await select(`SELECT * REPLACE (1 AS is_deleted) FROM {{transfers}} WHERE ${extra}`);
+  const report = await look({ from: 1009, to: 1009, repair: true }, some);
+  expect(report.repairedTables).toEqual({ transfers: { deleted: 1, inserted: 0 } });
+  expect(await select(`SELECT * FROM {{transfers}} WHERE ${extra}`)).toEqual([row]);
+});
+
 test('refills emptied tables from the log', async () => {
   const before = await contents();
   const { state } = await servedBuilds(world.pool);
