@@ -60,14 +60,14 @@ export async function stateDifferences(
   return differences;
 }
 
-/** Lowest checkpoint of the served builds in `chain.blocks`, by partition, and its halted partitions. */
+/** Lowest checkpoint of the served builds in `chain.blocks`, by partition, and `partition:offset` of what halts them. */
 export async function chainProgress(
   db: Sql,
-): Promise<{ lowest: ReadonlyMap<number, number>; halted: ReadonlySet<number> }> {
-  const halted = (await projectionHalts(db)).filter(({ topic }) => topic === topics.chainBlocks.name);
+): Promise<{ lowest: ReadonlyMap<number, number>; halts: ReadonlySet<string> }> {
+  const halts = (await projectionHalts(db)).filter(({ topic }) => topic === topics.chainBlocks.name);
   return {
     lowest: lowestByPartition(await servedCheckpoints(db, topics.chainBlocks)),
-    halted: new Set(halted.map(({ partition }) => partition)),
+    halts: new Set(halts.map(({ partition, message_offset: offset }) => `${partition}:${offset}`)),
   };
 }
 

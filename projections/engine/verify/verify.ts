@@ -305,15 +305,18 @@ async function logRanges(
 
 class ProjectionsBehind extends AppError {}
 
-/** The lowest checkpoint by partition; throws while one that is not halted is below the end of the log. */
+/**
+ * The lowest checkpoint by partition; throws while one is below the end of the log and below the message that halts it: rows of
+ * later messages may be in the tables.
+ */
 async function progressPast(
   pool: Pool,
   offsets: readonly TopicOffsets[],
 ): Promise<ReadonlyMap<number, number>> {
-  const { lowest, halted } = await chainProgress(pool);
+  const { lowest, halts } = await chainProgress(pool);
   const behind = offsets.find(({ partition, low, high }) => {
     const checkpoint = lowest.get(partition) ?? 0;
-    return !halted.has(partition) && checkpoint < high && checkpoint >= low;
+    return !halts.has(`${partition}:${checkpoint}`) && checkpoint < high && checkpoint >= low;
   });
   if (behind === undefined) return lowest;
   const { partition, high } = behind;

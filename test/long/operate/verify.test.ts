@@ -483,6 +483,18 @@ describe('the state', () => {
   test('is inconclusive while a projection is behind', async () => {
     await update('next_offset = next_offset - 1', "consumer = 'tx-index' AND partition = 0");
     await expect(look({ waitMs: 10 })).rejects.toMatchObject({ code: 'CONFLICT' });
+    // Also below the message that halts it, as after a kill; not at that message.
+    await world.pool.query(
+      `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
+       SELECT consumer, build, topic, partition, next_offset, 'test' FROM tds.checkpoints
+       WHERE consumer = 'tx-index' AND partition = 0`,
+    );
+    expect((await look({ waitMs: 10 })).differences).toContainEqual(
+      expect.objectContaining({ kind: 'halt' }),
+    );
+    await update('next_offset = next_offset - 1', "consumer = 'tx-index' AND partition = 0");
+    await expect(look({ waitMs: 10 })).rejects.toMatchObject({ code: 'CONFLICT' });
+    await world.pool.query('DELETE FROM tds.projection_halts');
     await world.catchUp();
     expect((await look()).differences).toEqual([]);
   });
