@@ -113,7 +113,7 @@ function createBlockMatch(
     if (legs.length === 0) return null;
     const blocked = await untilProjected(deps, logged);
     if (blocked !== null) return blocked;
-    const pairs = pairsOf(legs);
+    const pairs = await unlessUnknown(deps, pairsOf(legs));
     const balances = await readBalances(message.block, pairs);
     if (balances === null) {
       // Another block has the height, and has changes of its own; or an operator had this one skipped.
@@ -163,6 +163,23 @@ async function untilProjected(
     signal,
   });
   return state === 'projected' ? null : { offset: logged.offset, progress };
+}
+
+/**
+ * A new block may know the standard of a contract that was unknown before: until the earlier blocks are repaired, the ledger
+ * lacks their legs.
+ */
+async function unlessUnknown(
+  { pool, readServed }: MatchDeps,
+  pairs: readonly (Pair & PairFacts)[],
+): Promise<readonly (Pair & PairFacts)[]> {
+  const addresses = pairs.map(({ token }) => token);
+  const tokens = await readServed(
+    async (served) => await tokensByAddress(pool, served.schema('tokens'), addresses),
+  );
+  return pairs.map((pair) =>
+    tokens?.get(pair.token)?.standard === 'unknown' ? { ...pair, standard: 'unknown' } : pair,
+  );
 }
 
 /** Decimals of tokens, and their prices at the time of the block. */

@@ -8,7 +8,7 @@ import { balancesAt } from '../../../projections/balances-at.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
 import type { Pair } from '../../../projections/balances/queries.ts';
 import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
-import { isReadable } from '../../../schemas/balance.ts';
+import { hasDeltas, isReadable } from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { requestSubject } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -51,7 +51,8 @@ export function createBalanceReader(
   const find = async (block: Block, subjects: readonly Subject[]): Promise<Found | null> => {
     const before = await findUnlessReorg(deps, block, subjects);
     const unknown = subjects.filter(
-      (subject) => isReadable(subject) && before?.get(pairKey(subject))?.balance === null,
+      (subject) =>
+        isReadable(subject) && hasDeltas(subject) && before?.get(pairKey(subject))?.balance === null,
     );
     if (unknown.length === 0) return before;
     const requestedAt = await requestFromChain(deps, unknown);

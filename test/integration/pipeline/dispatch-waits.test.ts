@@ -20,11 +20,13 @@ import { chainProjections } from '../../../projections/index.ts';
 import { prices } from '../../../projections/prices/projector.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { unmovedBalances } from '../../../projections/unmoved-balances/projector.ts';
+import { tokensByAddress } from '../../../projections/tokens/queries.ts';
 import { tokens } from '../../../projections/tokens/projector.ts';
 import { webhooks } from '../../../projections/webhooks/projector.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
-import type { BlockBody, RawEvent } from '../../../schemas/messages/chain-blocks.ts';
+import type { BlockAccepted, BlockBody, RawEvent } from '../../../schemas/messages/chain-blocks.ts';
+import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { webhookBody } from '../../../schemas/webhooks/events.ts';
@@ -46,6 +48,11 @@ const SCHEMA = 'model';
 /** Of a webhook for every event and subject; it never expires, and its receiver cannot be reached. */
 const WEBHOOK = 1;
 const ALICE = toFelt(0xa11cen);
+const RECLASSIFIED = toFelt(0x4ec1n);
+const withReclassified = (message: BlockAccepted): BlockAccepted => ({
+  ...message,
+  contracts: { ...message.contracts, [RECLASSIFIED]: { standard: 'erc20', class_hash: null } },
+});
 
 let world: ProjectionWorld;
 let publisher: Publisher;
@@ -183,7 +190,7 @@ async function publishBlocks(...blocks: readonly BlockBody[]): Promise<void> {
   await publisher.publish(
     topics.chainBlocks,
     blocks.map((block) => ({
-      value: accepted(block, (seq += 1)),
+      value: withReclassified(accepted(block, (seq += 1))),
       key: String(block.height),
       partition: partitionOfHeight(block.height),
     })),
@@ -194,12 +201,12 @@ const block = (height: number, ...events: RawEvent[]): BlockBody =>
   makeBlock({ height, transactions: events.length === 0 ? [] : [{ events }] });
 const mint = (amount: bigint): RawEvent => transferEvent(COIN, ZERO_FELT, ALICE, amount);
 
-async function describeToken(token: Felt, height: number): Promise<void> {
+async function describeToken(token: Felt, height: number, standard: TokenStandard = 'erc20'): Promise<void> {
   const value = {
     type: 'token.described' as const,
     v: 1 as const,
     token,
-    standard: 'erc20' as const,
+    standard,
     class_hash: null,
     name: 'Coin',
     symbol: 'C',
@@ -323,6 +330,17 @@ describe('a halt of the ledger', () => {
     expect(await alarms()).toEqual([]);
     await until(async () => (await checkpointOf('balances', halted)) === 3);
   });
+});
+
+it('sends no balance of a token whose earlier blocks are still to be repaired', async () => {
+  await describeToken(RECLASSIFIED, 1000, 'unknown');
+  await until(async () => {
+    const schema = (await servedBuilds(world.pool)).schema('tokens');
+    return (await tokensByAddress(world.pool, schema, [RECLASSIFIED])).size === 1;
+  });
+  await publishBlocks(block(1027, transferEvent(RECLASSIFIED, ZERO_FELT, ALICE, 5n)));
+  await until(async () => (await bodies('balance.changed')).has(1027));
+  expect((await bodies('balance.changed')).get(1027)).toMatchObject({ balance: null, change: '5' });
 });
 
 /** The requests of balances so far, by account. */
