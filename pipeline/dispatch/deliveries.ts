@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
+import { createYielding } from '../../infra/yielding.ts';
 import { scheduleEndpoints } from './endpoints.ts';
 
 /** A delivery to be stored. Times are unix milliseconds. */
@@ -17,8 +18,48 @@ export interface NewDelivery {
   readonly inclusion?: { readonly subject: string; readonly hash: string; readonly seq: number };
 }
 
-/** Stores deliveries, due at once. Idempotent: an id that is stored already only gets a later inclusion. */
-export async function insertDeliveries(tx: PoolClient, given: readonly NewDelivery[]): Promise<void> {
+/** Deliveries of one statement: some 3 MB of bodies. */
+const PAGE = 5000;
+
+/**
+ * Calls `store` for pages of what is given, of which only one is kept at a time, then makes the webhooks due. Returns the sum of
+ * what `store` returned.
+ */
+export async function storeInPages<T extends Pick<NewDelivery, 'webhookId' | 'createdAt'>>(
+  tx: PoolClient,
+  given: Iterable<T>,
+  store: (page: readonly T[]) => Promise<number>,
+): Promise<number> {
+  const yielding = createYielding();
+  const webhooks = new Set<number>();
+  let earliest = Number.MAX_SAFE_INTEGER;
+  let sum = 0;
+  let page: T[] = [];
+  for (const one of given) {
+    webhooks.add(one.webhookId);
+    earliest = Math.min(earliest, one.createdAt);
+    page.push(one);
+    await yielding();
+    if (page.length < PAGE) continue;
+    sum += await store(page);
+    page = [];
+  }
+  if (page.length > 0) sum += await store(page);
+  // Once, for all of them: it locks rows in the order of their ids.
+  if (webhooks.size > 0) await scheduleEndpoints(tx, [...webhooks], earliest);
+  return sum;
+}
+
+/** Stores deliveries, due at once; returns how many were given. */
+export async function insertDeliveries(tx: PoolClient, given: Iterable<NewDelivery>): Promise<number> {
+  return await storeInPages(tx, given, async (page) => {
+    await insertPage(tx, page);
+    return page.length;
+  });
+}
+
+/** Idempotent: an id that is stored already only gets a later inclusion. The webhooks are not due yet. */
+export async function insertPage(tx: PoolClient, given: readonly NewDelivery[]): Promise<void> {
   if (given.length === 0) return;
   // One statement cannot insert an id twice.
   const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
@@ -42,11 +83,6 @@ export async function insertDeliveries(tx: PoolClient, given: readonly NewDelive
       deliveries.map(({ inclusion }) => inclusion?.hash ?? null),
       deliveries.map(({ inclusion }) => inclusion?.seq ?? null),
     ],
-  );
-  await scheduleEndpoints(
-    tx,
-    deliveries.map(({ webhookId }) => webhookId),
-    deliveries.reduce((earliest, { createdAt }) => Math.min(earliest, createdAt), Number.MAX_SAFE_INTEGER),
   );
 }
 

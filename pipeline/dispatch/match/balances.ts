@@ -27,6 +27,7 @@ import type { Blocked } from './paused-partitions.ts';
 import { isSkipped, projectionProgress } from './projection-progress.ts';
 import type { ProjectionProgress } from './projection-progress.ts';
 import { distinctSubjects, indexSubscribers } from './subjects.ts';
+import type { EventSubject } from './subjects.ts';
 
 const NAME = 'balances';
 const EVENT = 'balance.changed';
@@ -43,11 +44,6 @@ interface Leg {
   readonly pair: Pair;
   readonly delta: bigint;
   readonly transfer: Transfer;
-}
-
-/** A leg that some webhooks are notified of. */
-interface MatchedLeg extends Leg {
-  readonly webhooks: ReadonlySet<number>;
 }
 
 /** Balances around one leg; null: unknown. */
@@ -109,7 +105,7 @@ function createBlockMatch(
   return async (message, logged, schema) => {
     const { seq } = message;
     const { hash, height, timestamp } = message.block;
-    const legs = await matchLegs(deps, message, schema);
+    const { legs, webhooksOf } = await matchLegs(deps, message, schema);
     if (legs.length === 0) return null;
     const blocked = await untilProjected(deps, logged);
     if (blocked !== null) return blocked;
@@ -126,27 +122,37 @@ function createBlockMatch(
     const facts = await readTokenFacts(deps, pairs, timestamp);
     const createdAt = clock.wallTime();
     const around = balancesAround(legs, balances);
-    const changes = legs.flatMap((leg, i) =>
-      changesOf(message, leg, around[i] ?? UNKNOWN, { createdAt, ...facts(leg) }),
-    );
+    function* changes(): Iterable<BalanceChange> {
+      for (const [i, leg] of legs.entries()) {
+        const change = changeOf(message, leg, around[i] ?? UNKNOWN, { createdAt, ...facts(leg) });
+        for (const webhookId of webhooksOf(leg)) yield { webhookId, ...change };
+      }
+    }
     return async (tx) => {
       await lockMatcher(tx, NAME);
-      metrics.matched.inc({ event: EVENT }, await notifyBalances(tx, { hash, seq }, changes));
+      metrics.matched.inc({ event: EVENT }, await notifyBalances(tx, { hash, seq }, changes()));
     };
   };
 }
 
-async function matchLegs({ pool }: MatchDeps, message: BlockAccepted, schema: string): Promise<MatchedLeg[]> {
+/** The legs that some webhooks are notified of, and those webhooks. */
+async function matchLegs(
+  { pool }: MatchDeps,
+  message: BlockAccepted,
+  schema: string,
+): Promise<{ legs: Leg[]; webhooksOf: (leg: Leg) => ReadonlySet<number> }> {
   const legs = decodeBlock(message.block, message.contracts).transfers.flatMap(legsOf);
-  const about = legs.map(({ pair }) => ({ token: pair.token, accounts: [pair.account] }));
-  const { height } = message.block;
-  const webhooksOf = indexSubscribers(
-    await subscribersTo(pool, schema, EVENT, height, distinctSubjects(about)),
+  const about = ({ pair }: Leg): EventSubject => ({ token: pair.token, accounts: [pair.account] });
+  const subscribers = await subscribersTo(
+    pool,
+    schema,
+    EVENT,
+    message.block.height,
+    distinctSubjects(legs.map(about)),
   );
-  return legs.flatMap((leg) => {
-    const webhooks = webhooksOf({ token: leg.pair.token, accounts: [leg.pair.account] });
-    return webhooks.size === 0 ? [] : [{ ...leg, webhooks }];
-  });
+  const find = indexSubscribers(subscribers);
+  const webhooksOf = (leg: Leg): ReadonlySet<number> => find(about(leg));
+  return { legs: legs.filter((leg) => webhooksOf(leg).size > 0), webhooksOf };
 }
 
 /** Null once the message is projected; gives up at a halt, or after `PROJECTED_WITHIN_MS`. */
@@ -245,16 +251,16 @@ function balancesAround(
     .toReversed();
 }
 
-function changesOf(
+function changeOf(
   { block }: BlockAccepted,
-  { pair, delta, transfer, webhooks }: MatchedLeg,
+  { pair, delta, transfer }: Leg,
   { before, after }: Around,
   {
     createdAt,
     price,
     decimals,
   }: { readonly createdAt: number; readonly price: string | null; readonly decimals: number },
-): BalanceChange[] {
+): Omit<BalanceChange, 'webhookId'> {
   const text = (balance: bigint | null): string | null => (balance === null ? null : String(balance));
   const body = bodyText(EVENT, createdAt, {
     account_address: pair.account,
@@ -271,6 +277,5 @@ function changesOf(
   });
   // In another fork the same transfer may lead to another balance, which is another event.
   const parts = [transferSubject(transfer), pair.account, text(before) ?? '', text(after) ?? ''];
-  const subject = pairSubject(pair.account, pair.token);
-  return [...webhooks].map((webhookId) => ({ webhookId, pair: subject, parts, body, createdAt }));
+  return { pair: pairSubject(pair.account, pair.token), parts, body, createdAt };
 }

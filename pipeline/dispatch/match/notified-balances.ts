@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { PoolClient } from '../../../infra/postgres/client.ts';
-import { insertDeliveries } from '../deliveries.ts';
+import { insertPage, storeInPages } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { deliveryId } from './identity.ts';
 import type { BlockPosition } from './inclusions.ts';
@@ -39,6 +39,15 @@ const idOf = ({ change: { webhookId, parts }, version }: Version): string =>
 /** Stores the deliveries of an accepted block's changes; returns how many are new. */
 export async function notifyBalances(
   tx: PoolClient,
+  block: Pick<BlockPosition, 'hash' | 'seq'>,
+  changes: Iterable<BalanceChange>,
+): Promise<number> {
+  return await storeInPages(tx, changes, async (page) => await notifyPage(tx, block, page));
+}
+
+/** The pages of a block in turn: what one supersedes is superseded for the next. */
+async function notifyPage(
+  tx: PoolClient,
   { hash, seq }: Pick<BlockPosition, 'hash' | 'seq'>,
   changes: readonly BalanceChange[],
 ): Promise<number> {
@@ -66,9 +75,9 @@ export async function notifyBalances(
       created.push(delivery({ change, version: isSuperseded ? version + 1 : version, stored }));
     }
   }
-  await insertDeliveries(tx, included);
+  await insertPage(tx, included);
   await supersedeReverted(tx, created);
-  await insertDeliveries(tx, created);
+  await insertPage(tx, created);
   return created.length;
 }
 

@@ -21,7 +21,7 @@ import {
   recordRemovals,
   takeRevertedTransfers,
 } from './inclusions.ts';
-import type { RevertedTransfer } from './inclusions.ts';
+import type { PreviousDeliveries, RevertedTransfer } from './inclusions.ts';
 import type { Matcher, MatchPlan } from './matcher.ts';
 import { distinctSubjects, indexSubscribers } from './subjects.ts';
 
@@ -75,26 +75,26 @@ async function matchAccepted(
   const about = distinctSubjects(transfers.map((transfer) => transfer.about));
   const webhooksOf = indexSubscribers(await subscribersTo(pool, schema, 'transfer.created', height, about));
   const createdAt = clock.wallTime();
-  const matched = transfers.flatMap((transfer) => {
-    const ids = webhooksOf(transfer.about);
-    if (ids.size === 0) return [];
-    const body = bodyText('transfer.created', createdAt, transferData(block, transfer.transfer));
-    return [...ids].map((webhookId) => ({ webhookId, body, subject: transfer.subject }));
-  });
+  const event = 'transfer.created';
+  function* deliveries(previous: PreviousDeliveries): Iterable<NewDelivery> {
+    for (const { transfer, subject, about: of } of transfers) {
+      const ids = webhooksOf(of);
+      if (ids.size === 0) continue;
+      const body = bodyText(event, createdAt, transferData(block, transfer));
+      for (const webhookId of ids) {
+        // A block of a partition that is read later: the chain has removed the transfer again since.
+        if (previous.revertedSeq(webhookId, subject) > seq) continue;
+        const id = deliveryId(webhookId, event, subject, previous.reverts(webhookId, subject));
+        yield { id, webhookId, event, body, createdAt, inclusion: { subject, hash, seq } };
+      }
+    }
+  }
   return async (tx) => {
     await lockMatcher(tx, NAME);
     if (!(await recordAccepted(tx, { height, hash, seq, parentHash: block.parent_hash }))) return;
     const previous = await previousDeliveries(tx, subjects);
-    const event = 'transfer.created';
-    const deliveries = matched.flatMap(({ webhookId, body, subject }): NewDelivery[] => {
-      // A block of a partition that is read later: the chain has removed the transfer again since.
-      if (previous.revertedSeq(webhookId, subject) > seq) return [];
-      const id = deliveryId(webhookId, event, subject, previous.reverts(webhookId, subject));
-      return [{ id, webhookId, event, body, createdAt, inclusion: { subject, hash, seq } }];
-    });
     await recordInclusions(tx, { hash, seq }, previous.subjects);
-    await insertDeliveries(tx, deliveries);
-    metrics.matched.inc({ event }, deliveries.length);
+    metrics.matched.inc({ event }, await insertDeliveries(tx, deliveries(previous)));
     await notifyReverted(deps, tx, await takeRevertedTransfers(tx));
   };
 }
@@ -112,18 +112,19 @@ async function notifyReverted(
   const previous = await previousDeliveries(tx, subjects);
   const createdAt = clock.wallTime();
   const event = 'transfer.reverted';
-  const deliveries = reverted
-    .filter(({ webhook_id: id }) => ids.has(id))
-    .map(({ webhook_id: webhookId, subject, body, seq }): NewDelivery => ({
-      id: deliveryId(webhookId, event, subject, previous.reverts(webhookId, subject)),
-      webhookId,
-      event,
-      body: bodyText(event, createdAt, sentData(body)),
-      createdAt,
-      inclusion: { subject, hash: '', seq },
-    }));
-  await insertDeliveries(tx, deliveries);
-  metrics.matched.inc({ event }, deliveries.length);
+  function* deliveries(): Iterable<NewDelivery> {
+    for (const { webhook_id: webhookId, subject, body, seq } of reverted)
+      if (ids.has(webhookId))
+        yield {
+          id: deliveryId(webhookId, event, subject, previous.reverts(webhookId, subject)),
+          webhookId,
+          event,
+          body: bodyText(event, createdAt, sentData(body)),
+          createdAt,
+          inclusion: { subject, hash: '', seq },
+        };
+  }
+  metrics.matched.inc({ event }, await insertDeliveries(tx, deliveries()));
 }
 
 function matchReverted({ block, contracts, seq }: ChainBlocksMessage): MatchPlan {
