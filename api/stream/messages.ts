@@ -5,6 +5,7 @@ import { isMatch } from './blocks.ts';
 import type { StreamFilter, StreamedBlock, StreamedTransfer } from './blocks.ts';
 import { encodeCursor } from './cursor.ts';
 import type { MessageType, PlaceInBlock, StreamPosition } from './cursor.ts';
+import { TRANSFERS } from './tail.ts';
 import type { TailView } from './tail.ts';
 
 /** A message as it is sent; `data` is JSON. */
@@ -63,25 +64,37 @@ export function messagesOf(
   return { messages, position };
 }
 
-const givenByView = new WeakMap<TailView, Map<string, Given>>();
+/** Messages that are shared of one view: twice the transfers that it holds, for positions are of the clients' making. */
+const MAX_SHARED = 2 * TRANSFERS;
+
+interface SharedMessages {
+  readonly byStart: Map<string, Given>;
+  /** Messages and positions. */
+  size: number;
+}
+
+const sharedByView = new WeakMap<TailView, SharedMessages>();
 
 /**
  * The same for blocks that a view holds, of which only matching transfers are given. Streams with the same filters at the same
- * position get the same messages, which are made once.
+ * position get the same messages, which are made once, as long as few are shared.
  */
 export function sharedMessagesOf(
   start: StreamPosition,
   { view, held, filter }: { view: TailView; held: readonly StreamedBlock[]; filter: StreamFilter },
   digest: Buffer,
 ): Given {
-  const shared = givenByView.get(view) ?? new Map<string, Given>();
-  givenByView.set(view, shared);
+  const shared = sharedByView.get(view) ?? { byStart: new Map<string, Given>(), size: 0 };
+  sharedByView.set(view, shared);
   const key = encodeCursor(start, digest, 'block', 0);
-  const known = shared.get(key);
+  const known = shared.byStart.get(key);
   if (known !== undefined) return known;
   const blocks = held.map((one) => ({ block: one.block, transfers: matchesIn(one, filter) }));
   const given = messagesOf(start, blocks, view.l1Height, digest);
-  shared.set(key, given);
+  const size = shared.size + given.messages.length + 1;
+  if (size > MAX_SHARED) return given;
+  shared.byStart.set(key, given);
+  shared.size = size;
   return given;
 }
 

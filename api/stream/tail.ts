@@ -62,7 +62,7 @@ export interface TailDeps {
 /** Blocks in a view. */
 const BLOCKS = 64;
 /** Transfers that a view holds, some kB each; of a burst of blocks with more, each stream reads its own. */
-const TRANSFERS = 20_000;
+export const TRANSFERS = 20_000;
 /** Heights whose transfers are read before it is known whether blocks are there. */
 const AHEAD = 4;
 /** A notification may be lost. */
