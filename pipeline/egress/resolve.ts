@@ -1,18 +1,26 @@
 import { Resolver, lookup } from 'node:dns/promises';
 
+import { sleep } from '../../infra/lifecycle.ts';
+
 /** Returns all addresses of a host in the order to try them; rejects, or returns none, when it does not resolve. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
 const NAME_SERVER_MS = 2000;
 const TRIES = 2;
+/** Lookups that wait for the system's resolver; further ones are rejected at once. */
+const MAX_WAITING = 1000;
+/** Longest wait for it. */
+const WAIT_MS = 5000;
 
 /**
  * Resolves with the given name servers (`ip`, `ip:port`), or with the system's resolver and hosts file. The system's resolver
- * blocks one of the process's few threads per lookup, so slow names can exhaust them: name servers are better where
+ * makes one lookup at a time, which a slow name keeps for seconds, so others may be rejected: name servers are better where
  * clients choose the names. Concurrent lookups of a host share one answer; answers are not cached.
+ *
+ * @param ofSystem replaces the system's resolver
  */
-export function createResolve(servers: readonly string[]): Resolve {
-  const lookUp = servers.length === 0 ? systemLookup : serverLookup(servers);
+export function createResolve(servers: readonly string[], ofSystem: Resolve = systemLookup): Resolve {
+  const lookUp = servers.length === 0 ? oneAtATime(ofSystem) : serverLookup(servers);
   const running = new Map<string, Promise<readonly string[]>>();
   return (host) => {
     const shared = running.get(host);
@@ -27,6 +35,36 @@ const systemLookup: Resolve = async (host) => {
   const found = await lookup(host, { all: true });
   return found.map(({ address }) => address);
 };
+
+/**
+ * A lookup of the system's resolver blocks a thread until it ends, also when nobody waits for it any more, and all lookups of
+ * the process, those of its stores included, have two threads by default.
+ */
+function oneAtATime(lookUp: Resolve): Resolve {
+  const waiting = new Set<AbortController>();
+  let isRunning = false;
+  return async (host) => {
+    if (isRunning) {
+      if (waiting.size >= MAX_WAITING) throw new Error('too many lookups are waiting');
+      const turn = new AbortController();
+      waiting.add(turn);
+      await sleep(WAIT_MS, turn.signal);
+      waiting.delete(turn);
+      if (!turn.signal.aborted) throw new Error('a slow lookup is running');
+    }
+    isRunning = true;
+    try {
+      return await lookUp(host);
+    } finally {
+      const [next] = waiting;
+      if (next === undefined) isRunning = false;
+      else {
+        waiting.delete(next);
+        next.abort();
+      }
+    }
+  };
+}
 
 function serverLookup(servers: readonly string[]): Resolve {
   const resolver = new Resolver({ timeout: NAME_SERVER_MS, tries: TRIES });
