@@ -1,6 +1,7 @@
 import type { CommandBus } from '../../infra/commands/bus.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import { unavailable } from '../http/errors.ts';
+import type { Caller } from '../http/read-queue.ts';
 import type { RequestInfo } from '../http/route.ts';
 
 export interface CommandLimits {
@@ -22,13 +23,19 @@ export const COMMAND_LIMITS: CommandLimits = { inFlight: 48, inFlightPerUser: 16
 /** The share of its time that a command may wait to be published; the rest is for its decision. */
 const MAX_WAIT_SHARE = 0.8;
 
+/**
+ * The share of the places that callers without a user have together: one of them may have many networks, and each network has a
+ * line.
+ */
+const ANONYMOUS_SHARE = 0.5;
+
 /** The command bus of one request: its commands wait in the line of its user. */
 export type CommandsFor = (request: Pick<RequestInfo, 'caller' | 'signal'>) => RequestCommands;
 export type RequestCommands = Pick<CommandBus, 'submit' | 'isDecided'>;
 
 /**
  * Bounds the commands in flight of each user and of all together. Further ones wait in a line for each user, and the lines
- * take turns. A command that cannot be published in time is refused: 503 `overloaded`.
+ * take turns, those of users and those of networks apart. A command that cannot be published in time is refused: 503 `overloaded`.
  *
  * @param options.timeoutMs of a command, the time in line included
  */
@@ -41,7 +48,7 @@ export function limitCommands(
     isDecided: async (command) => await commands.isDecided(command),
     async submit(command) {
       const deadline = performance.now() + timeoutMs;
-      const leave = await takePlace({ user: caller().user, signal, waitMs: MAX_WAIT_SHARE * timeoutMs });
+      const leave = await takePlace({ caller: caller(), signal, waitMs: MAX_WAIT_SHARE * timeoutMs });
       try {
         // Also where the client disconnects: without its place, clients that hang up could publish without bound.
         return await commands.submit({ ...command, timeoutMs: deadline - performance.now() });
@@ -60,8 +67,15 @@ interface Line {
   lastWaitMs: number;
 }
 
+/** Lines that take turns, in the order of their turns. */
+interface Group {
+  readonly lines: Map<string, Line>;
+  readonly places: number;
+  inFlight: number;
+}
+
 interface Arrival {
-  readonly user: string;
+  readonly caller: Caller;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   readonly waitMs: number;
@@ -71,41 +85,51 @@ interface Arrival {
 type TakePlace = (arrival: Arrival) => Promise<() => void>;
 
 function createCommandQueue({ inFlight: places, inFlightPerUser, maxWaiting }: CommandLimits): TakePlace {
-  /** Lines by user, in the order of their turns. */
-  const lines = new Map<string, Line>();
-  let inFlight = 0;
+  const createGroup = (most: number): Group => ({ lines: new Map(), places: most, inFlight: 0 });
+  const users = createGroup(places);
+  const networks = createGroup(Math.ceil(ANONYMOUS_SHARE * places));
+  /** In the order of their turns. */
+  const groups = [users, networks];
 
   const hasTurn = ([, line]: [string, Line]): boolean =>
     line.waiting.length > 0 && line.inFlight < inFlightPerUser;
 
+  const startNext = (group: Group): boolean => {
+    const next = group.inFlight < group.places ? group.lines.entries().find(hasTurn) : undefined;
+    if (next === undefined) return false;
+    const [user, line] = next;
+    group.lines.delete(user);
+    group.lines.set(user, line);
+    line.inFlight += 1;
+    group.inFlight += 1;
+    line.waiting.shift()?.abort();
+    return true;
+  };
+
   const startWaiting = (): void => {
-    while (inFlight < places) {
-      const next = lines.entries().find(hasTurn);
-      if (next === undefined) return;
-      const [user, line] = next;
-      lines.delete(user);
-      lines.set(user, line);
-      line.inFlight += 1;
-      inFlight += 1;
-      line.waiting.shift()?.abort();
+    while (users.inFlight + networks.inFlight < places) {
+      const started = groups.findIndex(startNext);
+      if (started < 0) return;
+      groups.push(...groups.splice(started, 1));
     }
   };
 
-  const forgetIdle = (user: string, line: Line): void => {
+  const forgetIdle = ({ lines }: Group, user: string, line: Line): void => {
     if (line.inFlight === 0 && line.waiting.length === 0) lines.delete(user);
   };
 
-  const leave = (user: string, line: Line): void => {
+  const leave = (group: Group, user: string, line: Line): void => {
     line.inFlight -= 1;
-    inFlight -= 1;
-    forgetIdle(user, line);
+    group.inFlight -= 1;
+    forgetIdle(group, user, line);
     startWaiting();
   };
 
-  return async ({ user, signal, waitMs }) => {
-    const line = lines.get(user) ?? { waiting: [], inFlight: 0, lastWaitMs: 0 };
+  return async ({ caller: { user, isAnonymous = false }, signal, waitMs }) => {
+    const group = isAnonymous ? networks : users;
+    const line = group.lines.get(user) ?? { waiting: [], inFlight: 0, lastWaitMs: 0 };
     if (line.waiting.length >= maxWaiting) throw overloaded(line);
-    lines.set(user, line);
+    group.lines.set(user, line);
     const arrivedAt = performance.now();
     const turn = new AbortController();
     line.waiting.push(turn);
@@ -114,11 +138,11 @@ function createCommandQueue({ inFlight: places, inFlightPerUser, maxWaiting }: C
     if (!turn.signal.aborted) {
       line.waiting.splice(line.waiting.indexOf(turn), 1);
       line.lastWaitMs = waitMs;
-      forgetIdle(user, line);
+      forgetIdle(group, user, line);
       throw overloaded(line);
     }
     line.lastWaitMs = performance.now() - arrivedAt;
-    return () => leave(user, line);
+    return () => leave(group, user, line);
   };
 }
 

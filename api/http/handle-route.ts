@@ -134,7 +134,11 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
 
 function callerOf(ip: string, { keyId, userId }: CallerNote): Caller {
   const user = userId === undefined ? `network ${addressBlock(ip)}` : `user ${userId}`;
-  return { user, name: keyId === undefined ? user : `key ${keyId}` };
+  return {
+    user,
+    name: keyId === undefined ? user : `key ${keyId}`,
+    isAnonymous: userId === undefined,
+  };
 }
 
 /** Of duplicate parameters the last counts; an empty one counts as absent. */

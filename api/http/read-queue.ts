@@ -19,6 +19,8 @@ export interface Caller {
   readonly user: string;
   /** The key or session of the user. */
   readonly name: string;
+  /** Of a call without a user. */
+  readonly isAnonymous?: boolean;
 }
 
 /** The reads of one request. */

@@ -50,7 +50,10 @@ function world({ timeoutMs = LONG_MS, ...limits }: Partial<CommandLimits> & { ti
     /** Users of the published commands, in order. */
     users: () => published.map((id) => id.split(' ')[0]),
     submit: (user: string, client = new AbortController()) =>
-      commandsFor({ caller: () => ({ user, name: user }), signal: client.signal }).submit(command(user)),
+      commandsFor({
+        caller: () => ({ user, name: user, isAnonymous: user.startsWith('network') }),
+        signal: client.signal,
+      }).submit(command(user)),
     decide,
     /** Decides what is published until all of these have an outcome. */
     finish: async (submitted: readonly Promise<CommandOutcome>[]): Promise<void> => {
@@ -91,6 +94,20 @@ describe('commands in flight', () => {
     // Each waiting line has had its turn, in whichever order.
     expect(new Set(users().slice(6, 11))).toEqual(new Set(['a', 'b', 'c', 'd', 'e']));
     await finish([...others, ...flood]);
+  });
+
+  it('of networks have half of the places, and take turns apart from users', async () => {
+    const { submit, users, decide, finish } = world();
+    const networks = Array.from({ length: 100 }, (_, index) => submit(`network${index}`));
+    await settled();
+    expect(users()).toHaveLength(3);
+    const ofUsers = [...many(10, () => submit('a')), ...many(10, () => submit('b'))];
+    await settled();
+    expect(users().slice(3)).toEqual(['a', 'a', 'a']);
+    for (let place = 0; place < 12; place += 1) await decide(1);
+    expect(users()).toHaveLength(18);
+    expect(users().filter((user) => user?.startsWith('network') === false)).toHaveLength(9);
+    await finish([...networks, ...ofUsers]);
   });
 
   it('of one user are published in order of arrival', async () => {
