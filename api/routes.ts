@@ -45,7 +45,7 @@ import { transferRoutes } from './transfers/routes.ts';
 import { publicVerificationRoute } from './verification/routes.ts';
 import { walletRoutes } from './wallets/routes.ts';
 import { deliveryRoutes } from './webhooks/delivery-routes.ts';
-import type { CheckUrl } from './webhooks/routes.ts';
+import type { CheckUrl } from './webhooks/url-checks.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
 /** Dependencies of the routes. */

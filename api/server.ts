@@ -58,7 +58,7 @@ import type { RequestState } from './http/request-state.ts';
 import type { ServedBuilds } from '../projections/served.ts';
 import { apiRoutes } from './routes.ts';
 import { createUsageCounter } from './auth/key-usage.ts';
-import type { CheckUrl } from './webhooks/routes.ts';
+import type { CheckUrl } from './webhooks/url-checks.ts';
 
 export interface ApiOptions {
   readonly config: Config;

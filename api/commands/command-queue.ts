@@ -43,7 +43,7 @@ export function limitCommands(
   commands: RequestCommands,
   { timeoutMs, ...limits }: { readonly timeoutMs: number } & Partial<CommandLimits>,
 ): CommandsFor {
-  const takePlace = createCommandQueue({ ...COMMAND_LIMITS, ...limits });
+  const takePlace = createCallerQueue({ ...COMMAND_LIMITS, ...limits });
   return ({ caller, signal }) => ({
     isDecided: async (command) => await commands.isDecided(command),
     async submit(command) {
@@ -84,7 +84,12 @@ interface Arrival {
 /** Takes a place when one is free, and returns how to leave it. */
 type TakePlace = (arrival: Arrival) => Promise<() => void>;
 
-function createCommandQueue({ inFlight: places, inFlightPerUser, maxWaiting }: CommandLimits): TakePlace {
+/** Places that are shared among callers. */
+export function createCallerQueue({
+  inFlight: places,
+  inFlightPerUser,
+  maxWaiting,
+}: CommandLimits): TakePlace {
   const createGroup = (most: number): Group => ({ lines: new Map(), places: most, inFlight: 0 });
   const users = createGroup(places);
   const networks = createGroup(Math.ceil(ANONYMOUS_SHARE * places));

@@ -22,7 +22,7 @@ import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { SubmitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
-import { invalidInput, notFound } from '../http/errors.ts';
+import { notFound } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { MAX_SUBSCRIPTIONS } from '../../schemas/messages/commands.ts';
@@ -31,15 +31,18 @@ import { iso } from '../http/times.ts';
 import { changedWebhook, createdWebhook, rotation, webhookParams } from './fields.ts';
 import { presentWebhook } from './present.ts';
 import { randomWebhookSecret } from './secret.ts';
-
-/** Why a URL may not be called, as a sentence for the user; null: it may. */
-export type CheckUrl = (url: string) => Promise<string | null>;
+import { createUrlChecks } from './url-checks.ts';
+import type { AssertCallable, CheckUrl } from './url-checks.ts';
 
 export interface WebhookRouteDeps {
   readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
   readonly sealing: Sealing;
   readonly checkUrl: CheckUrl;
+}
+
+interface CheckingDeps extends WebhookRouteDeps {
+  readonly assertCallable: AssertCallable;
 }
 
 const MAX_WEBHOOKS = 100;
@@ -56,12 +59,13 @@ const webhookPath = '/api/webhooks/{id}/';
 
 /** Routes of webhooks; those of their deliveries are in `delivery-routes.ts`. */
 export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
+  const assertCallable = createUrlChecks(deps.checkUrl);
   return [
     listRoute(),
-    createRoute(deps),
+    createRoute({ ...deps, assertCallable }),
     eventsRoute(),
     readRoute(),
-    changeRoute(deps),
+    changeRoute({ ...deps, assertCallable }),
     deleteRoute(deps),
     rotateRoute(deps),
   ];
@@ -84,8 +88,8 @@ function listRoute(): Route {
   });
 }
 
-function createRoute(deps: WebhookRouteDeps): Route {
-  const { sealing, checkUrl } = deps;
+function createRoute(deps: CheckingDeps): Route {
+  const { sealing, assertCallable } = deps;
   const submit = submitterOf(deps);
   return defineRoute({
     id: 'createWebhook',
@@ -115,7 +119,7 @@ function createRoute(deps: WebhookRouteDeps): Route {
         from_block: head ?? -1,
         most: MAX_WEBHOOKS,
       };
-      const check = async (): Promise<void> => await assertCallable(checkUrl, body.url);
+      const check = async (): Promise<void> => await assertCallable(request, body.url);
       const result = await submit(
         user,
         { type: 'webhook.create', body: asked },
@@ -166,8 +170,8 @@ function readRoute(): Route {
   });
 }
 
-function changeRoute(deps: WebhookRouteDeps): Route {
-  const { checkUrl } = deps;
+function changeRoute(deps: CheckingDeps): Route {
+  const { assertCallable } = deps;
   const submit = submitterOf(deps);
   return defineRoute({
     id: 'updateWebhook',
@@ -188,7 +192,7 @@ function changeRoute(deps: WebhookRouteDeps): Route {
         // Checked first: no DNS lookup is made for a webhook of another user.
         const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
         if (webhook === null) throw notFound();
-        await assertCallable(checkUrl, body.url);
+        await assertCallable(request, body.url);
       };
       const asked = { user_id: user.id, webhook_id: params.id, ...body };
       const result = await submit(user, { type: 'webhook.update', body: asked }, { request, input, check });
@@ -259,11 +263,6 @@ function rotateRoute(deps: WebhookRouteDeps): Route {
 
 const submitterOf = ({ commandsFor, secretKey }: WebhookRouteDeps): SubmitForCaller =>
   submitForCaller(commandsFor, secretKey);
-
-async function assertCallable(checkUrl: CheckUrl, url: string): Promise<void> {
-  const fault = await checkUrl(url);
-  if (fault !== null) throw invalidInput({ url: [fault] });
-}
 
 async function withEndpointState(pool: Sql, webhook: WebhookRecord): Promise<WebhookAnswer> {
   const states = await endpointStates(pool, [webhook]);
