@@ -29,6 +29,8 @@ export interface ApiKeysState {
   readonly userExists: boolean;
   /** A key with the command's hash exists, of any owner. */
   readonly hashExists: boolean;
+  /** Number of keys of the user. */
+  readonly owned: number;
   /** The key that the command names, of any owner; null: none exists. */
   readonly key: ApiKeyRow | null;
 }
@@ -42,7 +44,8 @@ export function decideApiKey(
     if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
     // A key made with an Idempotency-Key is derived from it, and outlives the 48 h for which its outcome is stored.
     if (state.hashExists) return refuse('CONFLICT', 'This key already exists. Use another Idempotency-Key.');
-    const { expires_at: expiresAt = null, ...body } = command.body;
+    const { expires_at: expiresAt = null, most = Infinity, ...body } = command.body;
+    if (state.owned >= most) return refuse('CONFLICT', `The limit of ${most} API keys per user is reached.`);
     const key = { id: newId, ...body, created_at: command.issued_at, expires_at: expiresAt };
     return accept(recordOf(key), { type: 'api-key.added', key });
   }

@@ -131,12 +131,18 @@ export async function usableSessions(
 const KEY_COLUMNS =
   'id, name, prefix, allowed_origins, allowed_ips, rate_limit_per_hour, created_at, expires_at';
 
+const listedKey = keyRecord.pick({ id: true, name: true, created_at: true });
+
 /** Oldest first. */
-export async function keysOfUser(db: Sql, schema: string, userId: number): Promise<KeyRecord[]> {
+export async function keysOfUser(
+  db: Sql,
+  schema: string,
+  userId: number,
+): Promise<z.infer<typeof listedKey>[]> {
   return await sqlRows(
     db,
-    keyRecord,
-    `SELECT ${KEY_COLUMNS} FROM ${schema}.api_keys WHERE user_id = $1 ORDER BY id`,
+    listedKey,
+    `SELECT id, name, created_at FROM ${schema}.api_keys WHERE user_id = $1 ORDER BY id`,
     [userId],
   );
 }
