@@ -1,6 +1,7 @@
 import type { Server } from 'node:net';
 
 import { AppError } from '../schemas/errors.ts';
+import { errorCode } from './error-code.ts';
 
 export interface ListenOptions {
   readonly host: string;
@@ -27,10 +28,9 @@ export async function listenTcp(
       server.listen(port, host, resolve);
     });
   } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? cause.code : cause;
     throw new AppError(
       'CONFIG_INVALID',
-      `${name} cannot listen on ${host}, port ${port} (${String(code)}): set ${settings} to others`,
+      `${name} cannot listen on ${host}, port ${port} (${errorCode(cause) ?? String(cause)}): set ${settings} to others`,
       { cause },
     );
   }

@@ -1,3 +1,5 @@
+import { errorCode } from './error-code.ts';
+
 /** Node's error codes of a peer that cannot be reached, or of a connection that broke: another attempt can succeed. */
 const NETWORK_ERROR_CODES: ReadonlySet<string> = new Set([
   'EADDRNOTAVAIL', // no free local port
@@ -18,11 +20,6 @@ const NETWORK_ERROR_CODES: ReadonlySet<string> = new Set([
   'UND_ERR_HEADERS_TIMEOUT',
   'UND_ERR_SOCKET',
 ]);
-
-/** The `code` of an error of Node or of a driver; null where it has none. */
-export function errorCode(error: unknown): string | null {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
-}
 
 /** True for a failure of the network, recognised by its code alone. */
 export function isNetworkError(error: unknown): boolean {

@@ -3,7 +3,7 @@ import type { Readable, TransformCallback } from 'node:stream';
 
 import { EXCEPTION_TAG_HEADER_NAME, ResultSet, extractErrorAtTheEndOfChunk } from '@clickhouse/client';
 
-import { errorCode } from '../network-errors.ts';
+import { errorCode } from '../error-code.ts';
 import { createYielding, mapYielding } from '../yielding.ts';
 import { attempt, unavailable } from './attempt.ts';
 import type { Answer, HttpInterface, Params } from './http-interface.ts';

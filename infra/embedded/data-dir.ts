@@ -2,6 +2,7 @@ import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } f
 import { join } from 'node:path';
 
 import { AppError } from '../../schemas/errors.ts';
+import { errorCode } from '../error-code.ts';
 import { sleep } from '../lifecycle.ts';
 import { markOf, readMarks, runs } from './processes.ts';
 
@@ -39,7 +40,7 @@ export async function lockDataDir(dataDir: string): Promise<() => void> {
         if (contentOf(file) === mine) rmSync(file, { force: true });
       };
     } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+      if (errorCode(error) !== 'EEXIST') throw error;
     }
     const holder = lockHolder(dataDir);
     if (holder === null) {

@@ -1,6 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 
+import { errorCode } from '../error-code.ts';
 import { sleep } from '../lifecycle.ts';
 
 /** A process id with its start time, because process ids are reused. */
@@ -16,7 +17,7 @@ export function markOf(pid: number): ProcessMark | null {
     process.kill(pid, 0);
   } catch (error) {
     // EPERM: it is running as another user.
-    if (!(error instanceof Error && 'code' in error && error.code === 'EPERM')) return null;
+    if (errorCode(error) !== 'EPERM') return null;
   }
   if (process.platform !== 'linux') {
     const began = spawnSync('ps', ['-o', 'lstart=', '-p', String(pid)], { encoding: 'utf8' }).stdout?.trim();

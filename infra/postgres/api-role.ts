@@ -1,7 +1,7 @@
 import pg from 'pg';
 
 import { AppError } from '../../schemas/errors.ts';
-import { errorCode } from '../network-errors.ts';
+import { errorCode } from '../error-code.ts';
 import { retry } from '../retry.ts';
 import { inTransaction } from './client.ts';
 import type { Pool, Sql } from './client.ts';

@@ -5,7 +5,8 @@ import type { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
 import { mapYielding } from '../yielding.ts';
-import { errorCode, isBareError, isNetworkError } from '../network-errors.ts';
+import { errorCode } from '../error-code.ts';
+import { isBareError, isNetworkError } from '../network-errors.ts';
 
 /** Anything that runs a statement: a pool, or a client inside a transaction. */
 export interface Sql {

@@ -1,3 +1,5 @@
+import { errorCode } from '../../infra/error-code.ts';
+
 /**
  * Why a call failed.
  *
@@ -33,6 +35,6 @@ export class EgressError extends Error {
 
 /** Formats an error's code as ` (ECONNREFUSED)`; '' without one. */
 export function codeOf(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' ? ` (${code})` : '';
+  const code = errorCode(error);
+  return code === null ? '' : ` (${code})`;
 }

@@ -3,11 +3,11 @@ import type { Kafka, LogBatch, Publisher } from '../../infra/kafka/client.ts';
 import { Releasers, sleep } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
-import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { retry } from '../../infra/retry.ts';
+import { isStoreUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
-import { AppError, isRetryable } from '../../schemas/errors.ts';
+import { AppError } from '../../schemas/errors.ts';
 import { requestsMessage } from '../../schemas/messages/requests.ts';
 import type { RequestsMessage } from '../../schemas/messages/requests.ts';
 import type { Topic } from '../../schemas/topics.ts';
@@ -175,7 +175,7 @@ export function startPeriodicJob(
   const repeat = async (): Promise<void> => {
     while (!signal.aborted) {
       await retry(runAlone, {
-        isRetryable: (error) => isExpected(error) || isRetryable(error) || isPostgresUnavailable(error),
+        isRetryable: (error) => isExpected(error) || isStoreUnavailable(error),
         baseMs: OBSERVER_BACKOFF.baseMs,
         maxMs: Math.min(everyMs, OBSERVER_BACKOFF.maxMs),
         minDelayMs: (error) => retryAfterMs(error) ?? 0,

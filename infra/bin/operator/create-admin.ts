@@ -1,6 +1,6 @@
-import { isPostgresUnavailable } from '../../postgres/client.ts';
 import { retry } from '../../retry.ts';
-import { AppError, isRetryable } from '../../../schemas/errors.ts';
+import { isStoreUnavailable } from '../../retry-while-unavailable.ts';
+import { AppError } from '../../../schemas/errors.ts';
 import { asOperator } from '../cli/as-operator.ts';
 import type { RoleContext } from '../role.ts';
 import { createIfMissing } from './accounts.ts';
@@ -22,8 +22,7 @@ export function startCreatingAdmin({ config, log, signal, fail }: RoleContext): 
     } else log.info({ username }, 'admin user exists');
   };
   const isTransient = (error: unknown): boolean =>
-    isRetryable(error) ||
-    isPostgresUnavailable(error) ||
+    isStoreUnavailable(error) ||
     // The first build of the accounts is not served yet.
     (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT');
   retry(create, {

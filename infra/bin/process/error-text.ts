@@ -1,5 +1,5 @@
 import { AppError } from '../../../schemas/errors.ts';
-import { errorCode } from '../../network-errors.ts';
+import { errorCode } from '../../error-code.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
 
 /** SQLSTATEs: invalid password, invalid authorization, database does not exist. */

@@ -9,8 +9,8 @@ import { createLogger } from '../../log.ts';
 import { createMetrics, serveMetrics } from '../../metrics.ts';
 import { checkSessions } from '../../postgres/check-sessions.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
+import { isStoreUnavailable } from '../../retry-while-unavailable.ts';
 import { startHeartbeat } from '../../health/heartbeat.ts';
-import { isRetryable } from '../../../schemas/errors.ts';
 import { unavailableStores } from './unavailable-stores.ts';
 import { logFailure, runProcess } from './run-process.ts';
 import { roleAttempts } from './role-attempts.ts';
@@ -49,7 +49,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
       {
         log,
         signal,
-        isTransient: (error) => isRetryable(error) || isPostgresUnavailable(error),
+        isTransient: isStoreUnavailable,
       },
     );
     announce(role, { config, log, releasers });

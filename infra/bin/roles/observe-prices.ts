@@ -4,8 +4,7 @@ import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
 import { runPriceObserver } from '../../../pipeline/observe/prices/observer.ts';
 import { runTokenList } from '../../../pipeline/observe/token-list.ts';
 import { listTokens } from '../../../projections/tokens/queries.ts';
-import { servedBuilds } from '../../../projections/served.ts';
-import { AppError } from '../../../schemas/errors.ts';
+import { servedSchema } from '../../../projections/served.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { systemClock } from '../../clock.ts';
 import { required } from '../../config.ts';
@@ -57,13 +56,8 @@ export function openPriceFeed(config: Config): PriceFeed {
 
 /** Common fungible tokens, whose prices are polled. Null while no build of the tokens is served. */
 export async function readCommonTokens(db: Sql): Promise<Felt[] | null> {
-  let schema: string;
-  try {
-    schema = (await servedBuilds(db)).schema('tokens');
-  } catch (error) {
-    if (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT') return null;
-    throw error;
-  }
+  const schema = await servedSchema(db, 'tokens');
+  if (schema === null) return null;
   const found: Felt[] = [];
   for (let offset = 0; ; offset += PAGE) {
     const rows = await listTokens(db, schema, { common: true, hidden: false }, { offset, limit: PAGE });

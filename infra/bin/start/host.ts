@@ -5,6 +5,7 @@ import { resolve } from 'node:path';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Config } from '../../config.ts';
 import { dataDirInUse, lockHolder } from '../../embedded/data-dir.ts';
+import { errorCode } from '../../error-code.ts';
 import { listenTcp } from '../../listen-tcp.ts';
 
 /** Checks that the data folder is writable and the port is free, before anything is started. */
@@ -14,9 +15,13 @@ export async function checkHost(config: Config): Promise<{ dataDir: string; host
     mkdirSync(dataDir, { recursive: true });
     accessSync(dataDir, constants.W_OK);
   } catch (cause) {
-    throw new AppError('CONFIG_INVALID', `DATA_DIR: ${dataDir} cannot be written to (${codeOf(cause)})`, {
-      cause,
-    });
+    throw new AppError(
+      'CONFIG_INVALID',
+      `DATA_DIR: ${dataDir} cannot be written to (${errorCode(cause) ?? String(cause)})`,
+      {
+        cause,
+      },
+    );
   }
   const probe = createServer();
   const { host } = config;
@@ -41,8 +46,4 @@ export function urlHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   if (host === '::') return '[::1]';
   return host.includes(':') ? `[${host}]` : host;
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : String(error);
 }

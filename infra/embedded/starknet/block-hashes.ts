@@ -1,5 +1,6 @@
 import { appendFileSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 
+import { errorCode } from '../../error-code.ts';
 import type { ForkTree } from './forks.ts';
 
 /** A block, by its height and the fork that made it. */
@@ -71,7 +72,7 @@ function readHashes(path: string): { place: Place; hash: string }[] {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    if (errorCode(error) === 'ENOENT') return [];
     throw error;
   }
   const whole = text.slice(0, text.lastIndexOf('\n') + 1);

@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { z } from 'zod';
 
 import { AppError } from '../../../schemas/errors.ts';
+import { errorCode } from '../../error-code.ts';
 import { createBalances, type Balances } from './balances.ts';
 import { createBlockSource, type BlockSource, type SimBlock } from './blocks.ts';
 import { createForkTree, forkSchema, type Fork, type ForkTree } from './forks.ts';
@@ -240,7 +241,7 @@ function readState(file: string, identity: string): ChainState | null {
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+    if (errorCode(error) === 'ENOENT') return null;
     throw error;
   }
   const parsed = stateSchema.safeParse(JSON.parse(text));

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { errorCode } from '../../../infra/error-code.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { contractsMap } from '../../../schemas/messages/chain-blocks.ts';
 import { felt, height } from '../../../schemas/messages/common.ts';
@@ -78,7 +79,7 @@ const chunkRow = z
   }));
 
 /** unique_violation, exclusion_violation */
-const OVERLAP_CODES: readonly unknown[] = ['23505', '23P01'];
+const OVERLAP_CODES: readonly (string | null)[] = ['23505', '23P01'];
 
 function createChunkStore({ rows, fenced }: Statements) {
   return {
@@ -100,7 +101,7 @@ function createChunkStore({ rows, fenced }: Statements) {
         );
         return true;
       } catch (error) {
-        if (error instanceof Error && 'code' in error && OVERLAP_CODES.includes(error.code)) return false;
+        if (OVERLAP_CODES.includes(errorCode(error))) return false;
         throw error;
       }
     },

@@ -2,8 +2,8 @@ import PQueue from 'p-queue';
 
 import { metricsIn } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
-import { isPostgresUnavailable } from '../../../infra/postgres/client.ts';
-import { isRetryable } from '../../../schemas/errors.ts';
+import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import { pairKey } from '../../../projections/balances/queries.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
 import { storable } from '../../../schemas/text.ts';
@@ -27,9 +27,6 @@ export interface BalanceRequest extends CallerRequest {
   readonly token: Felt;
 }
 type PendingRead = Pending<BalanceRequest>;
-
-const pairKey = ({ account, token }: Pick<BalanceRequest, 'account' | 'token'>): string =>
-  `${account}:${token}`;
 
 export interface BalanceReaderOptions {
   readonly node: Pick<Node, 'callMany'>;
@@ -84,7 +81,7 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
 
   function logFailure(error: unknown, pairs: number): void {
     // An error that is not marked retryable needs an operator's look; the batch is retried all the same.
-    const isTransient = isRetryable(error) || isPostgresUnavailable(error) || signal.aborted;
+    const isTransient = isStoreUnavailable(error) || signal.aborted;
     log[isTransient ? 'warn' : 'error']({ err: error, pairs }, 'balances not read, retrying');
     metrics.reads.inc({ outcome: 'failed' }, pairs);
   }

@@ -3,6 +3,8 @@ import { closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSync } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { errorCode } from '../../../infra/error-code.ts';
+
 /** A separate, small disk for a server, which a test can fill. */
 export interface SmallDisk {
   readonly path: string;
@@ -49,7 +51,7 @@ function writeAll(file: number, piece: Buffer): void {
     try {
       writeSync(file, piece);
     } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOSPC') return;
+      if (errorCode(error) === 'ENOSPC') return;
       throw error;
     }
   }
