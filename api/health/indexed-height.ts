@@ -1,5 +1,5 @@
 import type { Logger } from '../../infra/log.ts';
-import { repeat } from '../../infra/repeating.ts';
+import { startLoop, withRest } from '../../infra/loop.ts';
 
 export interface IndexedHeight {
   /** The highest height that can be queried, as last read; null before the first block. */
@@ -23,14 +23,15 @@ const AWAITED_POLL_MS = 200;
 export function watchIndexedHeight(read: () => Promise<number | null>, log: Logger): IndexedHeight {
   let height: number | null = null;
   const waiting = new Set<() => void>();
-  const reading = repeat(async () => {
+  const readAgain = async (): Promise<void> => {
     try {
       height = await read();
     } catch (error) {
       log.debug({ err: error }, 'could not read the indexed height');
     }
     for (const look of waiting) look();
-  }, POLL_MS);
+  };
+  const reading = startLoop({ round: withRest(readAgain, POLL_MS) });
   let polling: NodeJS.Timeout | undefined;
   const wait = (look: () => void): void => {
     if (waiting.size === 0) polling = setInterval(reading.wake, AWAITED_POLL_MS);
@@ -64,6 +65,6 @@ export function watchIndexedHeight(read: () => Promise<number | null>, log: Logg
         wait(look);
       }),
     notify: reading.wake,
-    close: reading.close,
+    close: reading.stop,
   };
 }

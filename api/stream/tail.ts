@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { repeat } from '../../infra/repeating.ts';
+import { startLoop, withRest } from '../../infra/loop.ts';
 import { createYielding } from '../../infra/yielding.ts';
 import { chunkRows, finalHeight } from '../../projections/chain-status/queries.ts';
 import { newestLinked } from '../../projections/indexed-blocks/queries.ts';
@@ -100,10 +100,11 @@ export function createTail(deps: TailDeps): Tail {
     undos.clear();
     void waiting.resumeAll();
   };
-  const reading = repeat(async () => {
+  const readAgain = async (): Promise<void> => {
     if (streams === 0) return;
     await refresh().catch((error: unknown) => deps.log.debug({ err: error }, 'could not read the tail'));
-  }, POLL_MS);
+  };
+  const reading = startLoop({ round: withRest(readAgain, POLL_MS) });
 
   const changed: Tail['changed'] = async (since, ms, signal) => {
     if (signal.aborted || (current !== null && current.version > since)) return;
@@ -142,7 +143,7 @@ export function createTail(deps: TailDeps): Tail {
     },
     async close() {
       stop.abort();
-      await reading.close();
+      await reading.stop();
     },
   };
 }

@@ -1,5 +1,5 @@
-import { sleep } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
+import { startLoop } from '../loop.ts';
 import { inTransaction } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
 
@@ -23,7 +23,6 @@ export interface Heartbeat {
  * @param process host:pid:random
  */
 export function startHeartbeat(pool: Pool, role: string, process: string, log: Logger): Heartbeat {
-  const stopping = new AbortController();
   let isFailing = false;
   const attempt = async (work: Promise<unknown>): Promise<void> => {
     try {
@@ -38,17 +37,17 @@ export function startHeartbeat(pool: Pool, role: string, process: string, log: L
     await attempt(
       role === 'api' ? writeOfApi(pool, process, hasStopped) : writeOf(pool, role, process, hasStopped),
     );
-  const running = (async () => {
-    if (role !== 'api') await attempt(pool.query(DELETE_OLD));
-    while (!stopping.signal.aborted) {
-      await write(false);
-      await sleep(HEARTBEAT_MS, stopping.signal);
-    }
-  })();
+  const deleted = role === 'api' ? null : attempt(pool.query(DELETE_OLD));
+  const writing = startLoop({
+    async round(signal) {
+      await deleted;
+      if (!signal.aborted) await write(false);
+      return HEARTBEAT_MS;
+    },
+  });
   return {
     async stop() {
-      stopping.abort();
-      await running;
+      await writing.stop();
       await write(true);
     },
   };

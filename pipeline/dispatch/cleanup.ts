@@ -1,5 +1,5 @@
-import { startLoop } from '../loop.ts';
-import type { Loop } from '../loop.ts';
+import { startLoop } from '../../infra/loop.ts';
+import type { Loop } from '../../infra/loop.ts';
 import {
   countDeletions,
   deletePageOfOld,

@@ -5,7 +5,7 @@ import type { Sealing } from '../../infra/sealing.ts';
 import { oldestWebhookAt } from '../../projections/webhooks/queries.ts';
 import type { Egress } from '../egress/egress.ts';
 import { createLogReaderRetry } from '../log-reading.ts';
-import type { Loop } from '../loop.ts';
+import type { Loop } from '../../infra/loop.ts';
 import { startCleanup } from './cleanup.ts';
 import { listenForCommands } from './command-wakes.ts';
 import { startQuota } from './quota.ts';

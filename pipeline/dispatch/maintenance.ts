@@ -1,6 +1,6 @@
 import { topics } from '../../schemas/topics.ts';
-import { startLoop } from '../loop.ts';
-import type { Loop } from '../loop.ts';
+import { startLoop } from '../../infra/loop.ts';
+import type { Loop } from '../../infra/loop.ts';
 import type { DispatchDeps } from './deps.ts';
 import {
   activateEndpoints,

@@ -2,8 +2,8 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { startLoop } from '../loop.ts';
-import type { Loop } from '../loop.ts';
+import { startLoop } from '../../infra/loop.ts';
+import type { Loop } from '../../infra/loop.ts';
 import { deletePageBefore, createdAtOfNthNewest, hasMoreWaiting } from './deletions.ts';
 import type { DispatchDeps } from './deps.ts';
 import { createDisableRequests } from './maintenance.ts';

@@ -16,8 +16,8 @@ import type { DispatchDeps } from './deps.ts';
 import { scheduleDeletion } from './deletions.ts';
 import { insertDeliveries, retryDelivery } from './deliveries.ts';
 import type { NewDelivery } from './deliveries.ts';
-import { startLoop } from '../loop.ts';
-import type { Loop } from '../loop.ts';
+import { startLoop } from '../../infra/loop.ts';
+import type { Loop } from '../../infra/loop.ts';
 import { bodyText } from './match/body.ts';
 
 /** Finds a request whose notification was lost. */

@@ -12,8 +12,8 @@ import { requestsMessage } from '../../schemas/messages/requests.ts';
 import type { RequestsMessage } from '../../schemas/messages/requests.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { createLogReaderRetry, jsonOf } from '../log-reading.ts';
-import { startLoop } from '../loop.ts';
-import type { Loop } from '../loop.ts';
+import { startLoop } from '../../infra/loop.ts';
+import type { Loop } from '../../infra/loop.ts';
 import { retryAfterMs } from '../http.ts';
 
 /** Backoff after a failed observation: from a second to five minutes. */

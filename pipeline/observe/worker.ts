@@ -4,7 +4,7 @@ import { isRetryable } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import { createLruCache } from '../../infra/lru.ts';
-import type { Loop } from '../loop.ts';
+import type { Loop } from '../../infra/loop.ts';
 import { pauseMs } from './backfill.ts';
 import type { IsBackfilling } from './backfill.ts';
 import type { BlockHandler, LoggedBlock } from './block-feed.ts';

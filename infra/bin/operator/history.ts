@@ -8,6 +8,8 @@ import type { PipelineAnswer } from '../../../schemas/api/admin/pipeline.ts';
 import type { Clock } from '../../clock.ts';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Logger } from '../../log.ts';
+import { startLoop } from '../../loop.ts';
+import type { Loop } from '../../loop.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
 import { chunkMap, headHeight, logHeight } from './status.ts';
@@ -66,12 +68,12 @@ export function createHistoryRecorder({ pool, clickhouse, clock }: HistoryDeps):
 }
 
 /** Records until it is stopped. */
-export function startHistory(deps: HistoryDeps & { readonly log: Logger }): { stop(): Promise<void> } {
+export function startHistory(deps: HistoryDeps & { readonly log: Logger }): Loop {
   const { clock, log } = deps;
-  const stopping = new AbortController();
   const recorder = createHistoryRecorder(deps);
-  const run = async (): Promise<void> => {
-    while (!stopping.signal.aborted) {
+  return startLoop({
+    clock,
+    async round() {
       const hasRecorded = await recorder.record().catch((error: unknown) => {
         // A store is unavailable, or no read model is built yet.
         log.debug({ err: error }, 'could not record the history');
@@ -80,16 +82,9 @@ export function startHistory(deps: HistoryDeps & { readonly log: Logger }): { st
       const now = clock.wallTime();
       const next = slotOf(now, STEP_SECONDS).getTime() + STEP_SECONDS * 1000;
       const more = hasRecorded ? 0 : (LEFT_TO_OTHERS - clock.random()) * STEP_SECONDS * 1000;
-      await clock.sleep(next - now + more, stopping.signal);
-    }
-  };
-  const running = run();
-  return {
-    async stop() {
-      stopping.abort();
-      await running;
+      return next - now + more;
     },
-  };
+  });
 }
 
 /** The start of the step in which a time lies (unix milliseconds). */

@@ -6,6 +6,7 @@ import { operationAnswer } from '../../../schemas/api/admin/operations.ts';
 import type { Clock } from '../../clock.ts';
 import type { Publisher } from '../../kafka/client.ts';
 import type { Logger } from '../../log.ts';
+import { startLoop } from '../../loop.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
 import { retryQuarantined, skipQuarantined } from './quarantine-actions.ts';
@@ -54,16 +55,15 @@ interface OperationsDeps {
  */
 export function startOperations(deps: OperationsDeps): { stop(): Promise<void> } {
   const { pool, clock, log } = deps;
-  const stopping = new AbortController();
   const running = new Map<string, { readonly request: Request; readonly done: Promise<void> }>();
 
-  const begin = (request: Request): void => {
-    const done = carryOut(deps, request, stopping.signal)
+  const begin = (request: Request, signal: AbortSignal): void => {
+    const done = carryOut(deps, request, signal)
       .catch((error: unknown) => log.warn({ err: error, id: request.id }, 'could not record an operation'))
       .finally(() => running.delete(request.id));
     running.set(request.id, { request, done });
   };
-  const round = async (): Promise<void> => {
+  const beginPending = async (signal: AbortSignal): Promise<void> => {
     const ours = (): Request[] => [...running.values()].map(({ request }) => request);
     await showRunning(pool, ours());
     for (const request of await pendingRequests(pool, clock.wallTime())) {
@@ -71,19 +71,21 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
       if (LONG.has(request.operation) && ours().some(({ operation }) => LONG.has(operation))) continue;
       if (await isStillRebuilding(pool, request)) continue;
       const attempts = await claim(pool, request);
-      if (attempts !== null) begin({ ...request, attempts });
+      if (attempts !== null) begin({ ...request, attempts }, signal);
     }
   };
-  const looping = (async () => {
-    while (!stopping.signal.aborted) {
-      await round().catch((error: unknown) => log.debug({ err: error }, 'could not list operations'));
-      await clock.sleep(POLL_MS, stopping.signal);
-    }
-  })();
+  const looping = startLoop({
+    clock,
+    async round(signal) {
+      await beginPending(signal).catch((error: unknown) =>
+        log.debug({ err: error }, 'could not list operations'),
+      );
+      return POLL_MS;
+    },
+  });
   return {
     async stop() {
-      stopping.abort();
-      await looping;
+      await looping.stop();
       await Promise.all([...running.values()].map(({ done }) => done));
     },
   };

@@ -6,7 +6,7 @@ import { isTableMissing } from '../../../infra/postgres/client.ts';
 import type { PoolClient } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
-import type { Loop } from '../../loop.ts';
+import type { Loop } from '../../../infra/loop.ts';
 import { createPausedPartitions } from './paused-partitions.ts';
 import type { Blocked, PausedPartitionsDeps } from './paused-partitions.ts';
 import { startSkipping } from './skipping.ts';

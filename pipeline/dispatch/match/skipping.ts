@@ -1,6 +1,6 @@
 import type { CheckpointedConsumer } from '../../../infra/kafka/checkpointed-consumer.ts';
-import { startLoop } from '../../loop.ts';
-import type { Loop } from '../../loop.ts';
+import { startLoop } from '../../../infra/loop.ts';
+import type { Loop } from '../../../infra/loop.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { DispatchDeps } from '../deps.ts';
 

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { inBatches } from '../../../infra/batches.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { storable } from '../../../schemas/text.ts';
-import { startLoop } from '../../loop.ts';
+import { startLoop } from '../../../infra/loop.ts';
 import type { DispatchDeps } from '../deps.ts';
 import { claimDeliveries, firstDueAt, releaseClaims } from './claims.ts';
 import type { Claim } from './claims.ts';

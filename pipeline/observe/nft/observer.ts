@@ -7,7 +7,7 @@ import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Egress } from '../../egress/egress.ts';
-import type { Loop } from '../../loop.ts';
+import type { Loop } from '../../../infra/loop.ts';
 import type { Node } from '../../node/types.ts';
 import { createAlarms } from '../../../infra/health/alarms.ts';
 import type { IsBackfilling } from '../backfill.ts';

@@ -1,6 +1,8 @@
 import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
+import { startLoop } from '../../../infra/loop.ts';
+import type { Loop } from '../../../infra/loop.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { AppError } from '../../../schemas/errors.ts';
@@ -9,11 +11,6 @@ import { servedBuild } from '../builds.ts';
 import { derivePass } from './derive.ts';
 import type { DeriveDeps } from './derive.ts';
 import type { PassResult } from './pass.ts';
-
-export interface DeferredRun {
-  /** Resolves when no pass is running. */
-  stop(): Promise<void>;
-}
 
 /** Between passes that leave nothing to derive. A pass costs some ten inserts, however few blocks it derives. */
 const POLL_MS = 5000;
@@ -39,13 +36,11 @@ export const restMs = (tookMs: number, { left, isBusy }: PassResult): number =>
 export function runDeferred(
   deps: DeriveDeps & { readonly pool: Pool },
   projection: DeferredProjection,
-): DeferredRun {
-  const stopping = new AbortController();
-  const { signal } = stopping;
+): Loop {
   const { pool, log } = deps;
   const { name } = projection;
 
-  const turns = async (assertHeld: () => Promise<void>): Promise<void> => {
+  const turns = async (signal: AbortSignal, assertHeld: () => Promise<void>): Promise<void> => {
     while (!signal.aborted) {
       await assertHeld();
       const began = performance.now();
@@ -56,10 +51,15 @@ export function runDeferred(
       await sleep(done === null ? POLL_MS : restMs(took, done), signal);
     }
   };
-  const run = async (): Promise<void> => {
-    while (!signal.aborted) {
+  return startLoop({
+    async round(signal) {
       try {
-        await withAdvisoryLocks(pool, [`tds.derive ${name}`], () => 'taken', turns);
+        await withAdvisoryLocks(
+          pool,
+          [`tds.derive ${name}`],
+          () => 'taken',
+          (assertHeld) => turns(signal, assertHeld),
+        );
       } catch (error) {
         const isExpected =
           error instanceof AppError || isStoreUnavailable(error) || isClickHouseUnavailable(error);
@@ -69,15 +69,8 @@ export function runDeferred(
             { projection: name, err: error },
             'could not derive due blocks, retrying',
           );
-        await sleep(LOCK_MS, signal);
       }
-    }
-  };
-  const running = run();
-  return {
-    async stop() {
-      stopping.abort();
-      await running;
+      return LOCK_MS;
     },
-  };
+  });
 }

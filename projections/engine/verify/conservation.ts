@@ -6,7 +6,7 @@ import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
-import { repeat } from '../../../infra/repeating.ts';
+import { startLoop, withRest } from '../../../infra/loop.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { accountSlices, tokenSums } from '../../account-ledger/queries.ts';
 import { newestBlock } from '../../indexed-blocks/queries.ts';
@@ -69,11 +69,11 @@ export function startConservation({
       log.warn({ err: error }, 'could not sum the balance changes');
     }
   };
-  const looping = repeat(attempt, POLL_MS);
+  const looping = startLoop({ round: withRest(attempt, POLL_MS) });
   return {
     async stop() {
       stopping.abort(new AppError('CONFLICT', 'Stopped'));
-      await looping.close();
+      await looping.stop();
     },
   };
 }

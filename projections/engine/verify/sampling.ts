@@ -4,6 +4,8 @@ import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
+import { startLoop } from '../../../infra/loop.ts';
+import type { Loop } from '../../../infra/loop.ts';
 import { Counter } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
@@ -11,10 +13,6 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import { servedBuilds } from '../../served.ts';
 import { blockAtOrBelow, differenceInBlock, lowestIndexed } from './sample.ts';
 import type { SampledBlock } from './sample.ts';
-
-export interface Sampling {
-  stop(): Promise<void>;
-}
 
 interface Options {
   readonly pool: Pool;
@@ -50,14 +48,10 @@ interface Sampler extends Options {
  * Compares a block of any height and a recent one by a few reads by key, at random intervals. A difference raises an
  * alarm that names the block, until the block is right again.
  */
-export function startSampling(options: Options): Sampling {
+export function startSampling(options: Options): Loop {
   const { clock, log, metrics, everyMs = EVERY_MS } = options;
   const registers = [metrics];
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  const sampler: Sampler = {
-    ...options,
-    signal,
+  const counters = {
     blocks: new Counter({ name: 'tds_verify_blocks_total', help: 'Blocks checked by sampling', registers }),
     differences: new Counter({
       name: 'tds_verify_differences_total',
@@ -65,27 +59,30 @@ export function startSampling(options: Options): Sampling {
       registers,
     }),
   };
-  const run = async (): Promise<void> => {
-    for (let round = 1; !signal.aborted; round += 1) {
-      await clock.sleep(everyMs * (0.5 + clock.random()), signal);
-      try {
-        const kafka = round % ROUNDS_PER_LOG === 0 ? options.kafka : null;
-        for (const height of signal.aborted ? [] : await chooseHeights(sampler)) {
-          if (!signal.aborted) await checkBlock(sampler, height, kafka);
-        }
-      } catch (error) {
-        // An unavailable store raises an alarm elsewhere.
-        log.debug({ err: error }, 'could not sample blocks');
+  const sample = async (sampler: Sampler, kafka: Options['kafka'] | null): Promise<void> => {
+    try {
+      for (const height of await chooseHeights(sampler)) {
+        if (!sampler.signal.aborted) await checkBlock(sampler, height, kafka);
       }
+    } catch (error) {
+      // An unavailable store raises an alarm elsewhere.
+      log.debug({ err: error }, 'could not sample blocks');
     }
   };
-  const running = run();
-  return {
-    async stop() {
-      stopping.abort();
-      await running;
+  let samples = -1;
+  return startLoop({
+    clock,
+    async round(signal) {
+      samples += 1;
+      // The first round only waits.
+      if (samples > 0)
+        await sample(
+          { ...options, ...counters, signal },
+          samples % ROUNDS_PER_LOG === 0 ? options.kafka : null,
+        );
+      return everyMs * (0.5 + clock.random());
     },
-  };
+  });
 }
 
 /** A height with an alarm, one of any height, and a recent one. */

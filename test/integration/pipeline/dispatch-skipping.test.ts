@@ -8,7 +8,7 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { runMatcher } from '../../../pipeline/dispatch/match/matcher.ts';
 import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
-import type { Loop } from '../../../pipeline/loop.ts';
+import type { Loop } from '../../../infra/loop.ts';
 import { createLogReaderRetry } from '../../../pipeline/log-reading.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, makeBlock } from '../../support/chain-messages.ts';

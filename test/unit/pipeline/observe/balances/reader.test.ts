@@ -6,7 +6,7 @@ import { createMetrics } from '../../../../../infra/metrics.ts';
 import { startBalanceReader } from '../../../../../pipeline/observe/balances/reader.ts';
 import type { FunctionCall } from '../../../../../pipeline/node/types.ts';
 import type { Observer } from '../../../../../pipeline/observe/observer.ts';
-import { startLoop } from '../../../../../pipeline/loop.ts';
+import { startLoop } from '../../../../../infra/loop.ts';
 import { AppError } from '../../../../../schemas/errors.ts';
 import { toFelt, ZERO_FELT } from '../../../../../schemas/felt.ts';
 
