@@ -248,6 +248,17 @@ export async function sqlRows<T>(
   return await mapYielding<unknown, T>(result.rows, (raw) => row.parse(raw));
 }
 
+/** The first row of a query; null where it has none. */
+export async function sqlRow<T>(
+  db: Sql,
+  row: z.ZodType<T>,
+  statement: string | Statement,
+  values: readonly unknown[] = [],
+): Promise<T | null> {
+  const [first] = await sqlRows(db, row, statement, values);
+  return first ?? null;
+}
+
 /**
  * True where another attempt can help: no answer, a broken connection, or a server that is starting, stopping, short of
  * something, failed at its disk, accepts no writes yet, or gave up on a conflict, a statement, or an idle transaction (SQLSTATE

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { WebhookRow } from '../../projections/webhooks/queries.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
@@ -156,13 +156,10 @@ export async function findDelivery(
   webhook: Pick<WebhookRow, 'id' | 'status'>,
   id: string,
 ): Promise<Delivery | null> {
-  const [delivery] = await sqlRows(
-    db,
-    deliveryRow,
-    `${selectDeliveries(webhook)} WHERE webhook_id = $1 AND id = $2`,
-    [webhook.id, id],
-  );
-  return delivery ?? null;
+  return await sqlRow(db, deliveryRow, `${selectDeliveries(webhook)} WHERE webhook_id = $1 AND id = $2`, [
+    webhook.id,
+    id,
+  ]);
 }
 
 /** Unix milliseconds, both inclusive. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { prepared, sqlRows } from '../../infra/postgres/client.ts';
+import { prepared, sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { keyRecord } from './api-keys.ts';
 import type { KeyRecord } from './api-keys.ts';
@@ -24,7 +24,7 @@ export type UserForLogin = z.infer<typeof userRow>;
 
 /** The user whose username or e-mail address this is. */
 export async function userByLogin(db: Sql, schema: string, login: string): Promise<UserForLogin | null> {
-  const [user] = await sqlRows(
+  return await sqlRow(
     db,
     userRow,
     `SELECT id, username, email, password_hash, is_admin, disabled_at IS NOT NULL AS is_disabled
@@ -32,7 +32,6 @@ export async function userByLogin(db: Sql, schema: string, login: string): Promi
      WHERE username_key = $1 OR email_key = $1`,
     [loginKey(login)],
   );
-  return user ?? null;
 }
 
 const sessionRow = z.object({
@@ -50,7 +49,7 @@ export async function sessionByTokenHash(
   schema: string,
   tokenHash: string,
 ): Promise<SessionByToken | null> {
-  const [session] = await sqlRows(
+  return await sqlRow(
     db,
     sessionRow,
     prepared(
@@ -59,7 +58,6 @@ export async function sessionByTokenHash(
       [tokenHash],
     ),
   );
-  return session ?? null;
 }
 
 const keyRow = z.object({
@@ -74,7 +72,7 @@ export type KeyByHash = z.infer<typeof keyRow>;
 
 /** The caller compares `expires_at` with its own clock. Keys of disabled users are rejected. */
 export async function keyByHash(db: Sql, schema: string, keyHash: string): Promise<KeyByHash | null> {
-  const [key] = await sqlRows(
+  return await sqlRow(
     db,
     keyRow,
     prepared(
@@ -84,7 +82,6 @@ export async function keyByHash(db: Sql, schema: string, keyHash: string): Promi
       [keyHash],
     ),
   );
-  return key ?? null;
 }
 
 /** Equal for keys that may be used from the same places. */

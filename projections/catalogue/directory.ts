@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { columnsOf, conditionsOf, countOf, pageOf } from './pages.ts';
@@ -35,10 +35,7 @@ export async function listCategories(db: Sql, schema: string, page: Page): Promi
 }
 
 export async function categoryBySlug(db: Sql, schema: string, slug: string): Promise<Category | null> {
-  const [category] = await sqlRows(db, categoryWithCount, `${selectCategories(schema)} WHERE slug = $1`, [
-    slug,
-  ]);
-  return category ?? null;
+  return await sqlRow(db, categoryWithCount, `${selectCategories(schema)} WHERE slug = $1`, [slug]);
 }
 
 const dappRow = z.object({
@@ -147,10 +144,7 @@ export async function listDapps(
 
 /** Null if it does not exist or is inactive. */
 export async function dappBySlug(db: Sql, schema: string, slug: string): Promise<Dapp | null> {
-  const [dapp] = await sqlRows(db, dappRow, `${selectDapps(schema)} WHERE d.slug = $1 AND d.is_active`, [
-    slug,
-  ]);
-  return dapp ?? null;
+  return await sqlRow(db, dappRow, `${selectDapps(schema)} WHERE d.slug = $1 AND d.is_active`, [slug]);
 }
 
 const adRow = z.object({
@@ -229,13 +223,12 @@ export async function listClassHashes(
 }
 
 export async function classHashById(db: Sql, schema: string, id: number): Promise<ClassHash | null> {
-  const [found] = await sqlRows(
+  return await sqlRow(
     db,
     classHashRow,
     `SELECT ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE id = $1`,
     [id],
   );
-  return found ?? null;
 }
 
 /** By their numbers: 0.10.0 is above 0.9.0. */

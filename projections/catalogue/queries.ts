@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { domainStatus, reportStatus, riskLevel, walletStatus } from '../../schemas/catalogue.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -72,13 +72,9 @@ const domainRow = z.object({
 export type DomainRecord = z.infer<typeof domainRow>;
 
 export async function walletById(db: Sql, schema: string, id: number): Promise<Wallet | null> {
-  const [wallet] = await sqlRows(
-    db,
-    walletRow,
-    `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets WHERE id = $1`,
-    [id],
-  );
-  return wallet ?? null;
+  return await sqlRow(db, walletRow, `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets WHERE id = $1`, [
+    id,
+  ]);
 }
 
 /** The entry of an address on one network. */
@@ -88,13 +84,12 @@ export async function walletAt(
   address: string,
   network: string,
 ): Promise<Wallet | null> {
-  const [wallet] = await sqlRows(
+  return await sqlRow(
     db,
     walletRow,
     `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets WHERE wallet_address = $1 AND network = $2`,
     [address, network],
   );
-  return wallet ?? null;
 }
 
 /** Absent fields do not filter. */
@@ -144,14 +139,13 @@ export async function walletOf(
   address: Felt,
   network: string | null,
 ): Promise<Wallet | null> {
-  const [wallet] = await sqlRows(
+  return await sqlRow(
     db,
     walletRow,
     `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets
      WHERE wallet_address = $1 AND ($2::text IS NULL OR network = $2) ORDER BY is_active DESC, id LIMIT 1`,
     [address, network],
   );
-  return wallet ?? null;
 }
 
 const walletCountsRow = z.object({ total: z.number(), active: z.number(), verified: z.number() });
@@ -214,23 +208,18 @@ export async function listDomains(
 }
 
 export async function domainById(db: Sql, schema: string, id: number): Promise<DomainRecord | null> {
-  const [found] = await sqlRows(
-    db,
-    domainRow,
-    `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains WHERE id = $1`,
-    [id],
-  );
-  return found ?? null;
+  return await sqlRow(db, domainRow, `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains WHERE id = $1`, [
+    id,
+  ]);
 }
 
 export async function domainByName(db: Sql, schema: string, domain: string): Promise<DomainRecord | null> {
-  const [found] = await sqlRows(
+  return await sqlRow(
     db,
     domainRow,
     `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains WHERE domain = $1`,
     [domain],
   );
-  return found ?? null;
 }
 
 /**
@@ -284,13 +273,12 @@ export async function domainsChangedAfter(
 }
 
 export async function domainReportById(db: Sql, schema: string, id: number): Promise<DomainReport | null> {
-  const [report] = await sqlRows(
+  return await sqlRow(
     db,
     domainReportRow,
     `SELECT ${columnsOf(domainReportRow)} FROM ${schema}.domain_reports WHERE id = $1`,
     [id],
   );
-  return report ?? null;
 }
 
 export interface ReportFilters {

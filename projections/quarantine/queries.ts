@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { rawEvent } from '../../schemas/messages/chain-blocks.ts';
@@ -89,8 +89,7 @@ export async function countQuarantineEntries(
 }
 
 export async function quarantineEntry(db: Sql, schema: string, id: string): Promise<QuarantineEntry | null> {
-  const [entry] = await sqlRows(db, entryRow, `SELECT ${COLUMNS} FROM ${schema}.entries WHERE id = $1`, [id]);
-  return entry ?? null;
+  return await sqlRow(db, entryRow, `SELECT ${COLUMNS} FROM ${schema}.entries WHERE id = $1`, [id]);
 }
 
 const countRow = z.object({ kind: z.enum(['event', 'message']), reason: z.string(), count: z.number() });

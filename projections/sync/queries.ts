@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { sqlRow } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 
 /** Read side of the encrypted sync. `schema` is the served build's: `served.schema('sync')`. */
@@ -16,11 +16,10 @@ const blobRow = z.object({
 export type SyncBlob = z.infer<typeof blobRow>;
 
 export async function syncBlob(db: Sql, schema: string, lookupHash: string): Promise<SyncBlob | null> {
-  const [blob] = await sqlRows(
+  return await sqlRow(
     db,
     blobRow,
     `SELECT version, blob, auth_key, key_command, last_modified FROM ${schema}.sync_blobs WHERE lookup_hash = $1`,
     [lookupHash],
   );
-  return blob ?? null;
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { webhookStatus } from '../../schemas/messages/commands.ts';
@@ -66,10 +66,7 @@ const selectWebhooks = (schema: string): string => `
 
 /** Of any owner. */
 export async function webhookById(db: Sql, schema: string, id: number): Promise<Webhook | null> {
-  const [webhook] = await sqlRows(db, webhookWithSubscriptions, `${selectWebhooks(schema)} WHERE w.id = $1`, [
-    id,
-  ]);
-  return webhook ?? null;
+  return await sqlRow(db, webhookWithSubscriptions, `${selectWebhooks(schema)} WHERE w.id = $1`, [id]);
 }
 
 /** Null also for a webhook of another user. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../../infra/postgres/client.ts';
+import { sqlRow } from '../../../infra/postgres/client.ts';
 import type { PoolClient, Sql } from '../../../infra/postgres/client.ts';
 import { crossedThresholds } from '../../../projections/webhooks/queries.ts';
 import type { Crossing } from '../../../projections/webhooks/queries.ts';
@@ -21,13 +21,12 @@ const priceRow = z.object({ price: z.string(), observed_at: z.number() });
 
 /** The last price of a token that was compared with thresholds. */
 async function lastPrice(db: Sql, token: string): Promise<z.infer<typeof priceRow> | null> {
-  const [row] = await sqlRows(
+  return await sqlRow(
     db,
     priceRow,
     'SELECT price::text, observed_at FROM tds.dispatch_prices WHERE token = $1',
     [token],
   );
-  return row ?? null;
 }
 
 async function storePrice(tx: PoolClient, { token, price, observed_at: at }: PriceObserved): Promise<void> {
