@@ -1,7 +1,7 @@
 import type { ColumnSpec } from '../infra/clickhouse/row-binary.ts';
 import type { Transfer } from '../schemas/decode/index.ts';
 import type { Felt } from '../schemas/felt.ts';
-import { HEIGHT_RANGE } from '../schemas/topics.ts';
+import { HEIGHT_RANGE, rangeOf } from '../schemas/topics.ts';
 import type { BlockItem, TouchedBlock } from './define.ts';
 import { descending } from './descending.ts';
 
@@ -78,15 +78,28 @@ export function sides({ from, to }: Transfer): readonly { account: Felt; leg: 1 
       ];
 }
 
-/** A range of heights that a batch touched. */
-interface TouchedRange {
+/** Blocks of one range of heights, by their lowest and highest height. */
+export interface HeightSpan {
   readonly range: number;
+  readonly first: number;
+  readonly last: number;
+}
+
+/** Groups blocks by their range of heights. */
+export function heightSpans<B extends { readonly height: number }>(
+  blocks: readonly B[],
+): (HeightSpan & { readonly blocks: readonly B[] })[] {
+  return [...Map.groupBy(blocks, ({ height }) => rangeOf(height))].map(([range, own]) => {
+    const heights = own.map(({ height }) => height);
+    return { range, first: Math.min(...heights), last: Math.max(...heights), blocks: own };
+  });
+}
+
+/** A range of heights that a batch touched. */
+interface TouchedRange extends HeightSpan {
   /** The range's own bounds, both inclusive. */
   readonly start: number;
   readonly end: number;
-  /** Lowest and highest height that was touched. */
-  readonly first: number;
-  readonly last: number;
   /** The highest offset that touched it: the version of what is recomputed. */
   readonly offset: number;
 }
@@ -103,13 +116,12 @@ export function areNewInOpenRange(touched: readonly TouchedBlock[]): boolean {
 
 /** All messages about a range lie in one partition, so their offsets order them. */
 export function touchedRanges(touched: readonly TouchedBlock[]): TouchedRange[] {
-  const byRange = Map.groupBy(touched, ({ height }) => Math.floor(height / HEIGHT_RANGE));
-  return [...byRange].map(([range, blocks]) => ({
+  return heightSpans(touched).map(({ range, first, last, blocks }) => ({
     range,
     start: range * HEIGHT_RANGE,
     end: range * HEIGHT_RANGE + HEIGHT_RANGE - 1,
-    first: Math.min(...blocks.map(({ height }) => height)),
-    last: Math.max(...blocks.map(({ height }) => height)),
+    first,
+    last,
     offset: Math.max(...blocks.map(({ offset }) => offset)),
   }));
 }

@@ -4,7 +4,7 @@ import { LIVE } from '../schemas/messages/chain-blocks.ts';
 import type { ChainBlocksMessage } from '../schemas/messages/chain-blocks.ts';
 import type { PricesMessage } from '../schemas/messages/prices.ts';
 import type { UsageMessage } from '../schemas/messages/usage.ts';
-import { HEIGHT_RANGE, topics } from '../schemas/topics.ts';
+import { rangeOf, topics } from '../schemas/topics.ts';
 import type { Topic } from '../schemas/topics.ts';
 import type {
   BlockItem,
@@ -44,7 +44,7 @@ export const chainBlocks: Stream<ChainBlocksMessage, BlockItem, TouchedBlock> = 
     isNew: type === 'block.accepted' && cause === 'new' && chunk === LIVE,
   }),
   isReplaced: ({ message: { type, cause } }) => type === 'block.reverted' && cause === 'repair',
-  bucket: ({ message: { block } }) => Math.floor(block.height / HEIGHT_RANGE),
+  bucket: ({ message: { block } }) => rangeOf(block.height),
 };
 
 /** `usage`: counted calls of API keys. */

@@ -41,9 +41,11 @@ function topic<M>(entry: Topic<M>): Topic<M> {
 export const HEIGHT_RANGE = 1024;
 export const CHAIN_BLOCKS_PARTITIONS = 8;
 
+export const rangeOf = (height: number): number => Math.floor(height / HEIGHT_RANGE);
+
 /** The partition of `chain.blocks` for messages about a height. */
 export function partitionOfHeight(height: number): number {
-  return Math.floor(height / HEIGHT_RANGE) % CHAIN_BLOCKS_PARTITIONS;
+  return rangeOf(height) % CHAIN_BLOCKS_PARTITIONS;
 }
 
 const DAY_MS = 86_400_000;

@@ -1,5 +1,5 @@
 import type { Felt } from '../../schemas/felt.ts';
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { rangeOf } from '../../schemas/topics.ts';
 import { areNewInOpenRange, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
@@ -109,7 +109,7 @@ export const accountLedger: BlockProjection = {
     return {
       account_ledger: legs,
       account_ledger_by_block: [...pairs.values()].map((pair) => ({
-        range: Math.floor(block.height / HEIGHT_RANGE),
+        range: rangeOf(block.height),
         account: pair.account,
         token: pair.token,
         block: block.height,

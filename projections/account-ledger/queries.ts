@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
@@ -126,7 +126,6 @@ export interface Moved {
   readonly legs: number;
 }
 
-const rangeOf = (height: number): number => Math.floor(height / HEIGHT_RANGE);
 const movedRow = z.object({
   span: z.int(),
   o_account: z.string(),

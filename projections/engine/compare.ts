@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import { HOUR_RANGE } from '../streams.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 
@@ -159,10 +159,7 @@ export function within({ bucket, height }: Shape, { buckets, heights }: Limits):
   if (buckets === undefined && heights === undefined) return { sql: null, params: {} };
   const { from, to } = heights ?? { from: 0, to: MAX_UINT32 };
   const params: Record<string, number> = {};
-  const spans =
-    buckets === undefined
-      ? [{ first: Math.floor(from / HEIGHT_RANGE), last: Math.floor(to / HEIGHT_RANGE) }]
-      : consecutive(buckets);
+  const spans = buckets === undefined ? [{ first: rangeOf(from), last: rangeOf(to) }] : consecutive(buckets);
   const conditions = spans.map(({ first, last }, index) => {
     const low = height === null ? first : Math.max(from, first * HEIGHT_RANGE);
     const high = height === null ? last : Math.min(to, (last + 1) * HEIGHT_RANGE - 1);

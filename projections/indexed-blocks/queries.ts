@@ -5,7 +5,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import { eventCheck } from '../../schemas/messages/chain-blocks.ts';
 import type { EventCheck } from '../../schemas/messages/chain-blocks.ts';
 import { felt } from '../../schemas/messages/common.ts';
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 import { feltSql } from '../sql-terms.ts';
@@ -228,7 +228,7 @@ export async function newestRun(
   }
   const { lowest, bottom, height, hash, timestamp } = found;
   const head = { height, hash, timestamp };
-  const range = Math.floor(height / HEIGHT_RANGE);
+  const range = rangeOf(height);
   if (lowest > range * HEIGHT_RANGE) {
     // A deep reorg has removed newer blocks, and too few of the heights that were read are indexed.
     const isOpen = lowest === bottom;
@@ -275,7 +275,7 @@ export async function settledBlockAt(
   tables: Tables,
   height: number,
 ): Promise<{ readonly block: VersionedBlock | null; readonly isSettled: boolean }> {
-  const newest = Math.floor(height / HEIGHT_RANGE);
+  const newest = rangeOf(height);
   const starts = Array.from({ length: Math.min(BORDERS, newest) }, (_, i) => (newest - i) * HEIGHT_RANGE);
   const heights = [height, ...starts.flatMap((start) => [start, start - 1])];
   // Without FINAL, which would hide reverted blocks.
@@ -341,7 +341,7 @@ export async function runStart(
   tables: Tables,
   height: number,
 ): Promise<number | null> {
-  const range = Math.floor(height / HEIGHT_RANGE);
+  const range = rangeOf(height);
   // In a run that ends at x, the n-th value from the end is x - n + 1; beyond a gap it is less.
   const runOf = async (
     name: string,

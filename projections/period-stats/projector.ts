@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { rangeOf } from '../../schemas/topics.ts';
+import { heightSpans } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
 import type {
   DeferredPlan,
@@ -98,12 +99,7 @@ function statementsOf(
   isOver: boolean,
   params: { readonly newest: number; readonly oldest: number } & Readonly<Record<string, unknown>>,
 ): DeriveStatement[] {
-  const due = [...Map.groupBy(blocks, ({ height }) => Math.floor(height / HEIGHT_RANGE)).values()].map(
-    (own) => {
-      const heights = own.map(({ height }) => height);
-      return { first: Math.min(...heights), last: Math.max(...heights) };
-    },
-  );
+  const due = heightSpans(blocks);
   // Rows of the base table also name the tokens of reverted blocks.
   const tokens = (spans: readonly { readonly first: number; readonly last: number }[]): string =>
     `SELECT DISTINCT subject FROM {{transfer_counts_by_block}} WHERE subject_kind = 1 AND (${spans.map(spanSql).join(' OR ')})`;
@@ -115,8 +111,7 @@ function statementsOf(
 }
 
 function spanSql({ first, last }: { readonly first: number; readonly last: number }): string {
-  const range = (height: number): number => Math.floor(height / HEIGHT_RANGE);
-  return `(range BETWEEN ${range(first)} AND ${range(last)} AND block BETWEEN ${first} AND ${last})`;
+  return `(range BETWEEN ${rangeOf(first)} AND ${rangeOf(last)} AND block BETWEEN ${first} AND ${last})`;
 }
 
 /** Periods that are over at the newest block. */

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { heightSpans } from '../chain-rows.ts';
+import type { HeightSpan } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
 import type {
   DeferredPlan,
@@ -86,10 +87,10 @@ async function plan(
   due: readonly DueBlock[],
   { clickhouse, table }: DeferredReads,
 ): Promise<DeferredPlan | null> {
-  const byRange = Map.groupBy(due, ({ height }) => Math.floor(height / HEIGHT_RANGE));
-  const ranges = [...byRange.keys()].toSorted((a, b) => b - a).slice(0, RANGES_PER_PASS);
-  if (ranges.length === 0) return null;
-  const spans = ranges.map((range) => spanOf(range, byRange.get(range) ?? []));
+  const spans = heightSpans(due)
+    .toSorted((a, b) => b.range - a.range)
+    .slice(0, RANGES_PER_PASS);
+  if (spans.length === 0) return null;
   const sql = `SELECT range, count() AS rows FROM ${table('account_ledger_by_block')} WHERE ${touchedSql(spans)} GROUP BY range`;
   const counted = await clickhouse.rows({ name: 'token-holders.count', sql, row: countRow });
   const rowsOf = new Map(counted.map(({ range, rows }) => [range, rows]));
@@ -99,29 +100,18 @@ async function plan(
     return index === 0 || rows <= ROWS_PER_PASS;
   });
   return {
-    blocks: taken.flatMap(({ range }) => byRange.get(range) ?? []),
+    blocks: taken.flatMap(({ blocks }) => blocks),
     statements: (pass) => statementsOf(taken, pass),
   };
 }
 
-interface Span {
-  readonly range: number;
-  readonly first: number;
-  readonly last: number;
-}
-
-function spanOf(range: number, blocks: readonly DueBlock[]): Span {
-  const heights = blocks.map(({ height }) => height);
-  return { range, first: Math.min(...heights), last: Math.max(...heights) };
-}
-
-function touchedSql(spans: readonly Span[]): string {
+function touchedSql(spans: readonly HeightSpan[]): string {
   return spans
     .map(({ range, first, last }) => `(range = ${range} AND block BETWEEN ${first} AND ${last})`)
     .join(' OR ');
 }
 
-function statementsOf(spans: readonly Span[], pass: number): DeriveStatement[] {
+function statementsOf(spans: readonly HeightSpan[], pass: number): DeriveStatement[] {
   const touched = `SELECT DISTINCT token, account FROM {{account_ledger_by_block}}
     WHERE (${touchedSql(spans)}) AND account != ${ZERO_ADDRESS}`;
   return [COMPUTE(touched), ...WRITE].map((sql) => ({ sql, params: { pass } }));

@@ -1,4 +1,4 @@
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { rangeOf } from '../../schemas/topics.ts';
 import { rowVersion, sides, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
@@ -51,7 +51,7 @@ export const transferCounts: BlockProjection = {
     }
     const rows = (kind: number, counts: ReadonlyMap<string, number>) =>
       [...counts].map(([subject, transfers]) => ({
-        range: Math.floor(height / HEIGHT_RANGE),
+        range: rangeOf(height),
         subject_kind: kind,
         subject,
         block: height,

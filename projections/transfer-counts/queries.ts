@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
 import { MAX_HEIGHT, amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 
@@ -41,7 +41,7 @@ export async function subjectTotals(
   });
   const params = {
     ...Object.fromEntries(subjects.map(({ felt }, i) => [`s${i}`, feltHex(felt)])),
-    ...(isBounded ? { cut: Math.floor(upTo / HEIGHT_RANGE), upTo } : {}),
+    ...(isBounded ? { cut: rangeOf(upTo), upTo } : {}),
   };
   const query = { name: 'transfer-counts.totals', sql: selects.join(' UNION ALL '), row: totalRow };
   const rows = await clickhouse.rows(query, params, { settings });
@@ -117,8 +117,8 @@ export async function findRows(
 ): Promise<{ total: number; found: RowsFound | null }> {
   const { order, lo, hi, skip, need } = wanted;
   const where = `subject_kind = ${kinds[subject.kind]} AND subject = ${feltParam('subject')}`;
-  const first = Math.floor(lo / HEIGHT_RANGE);
-  const last = Math.floor(hi / HEIGHT_RANGE);
+  const first = rangeOf(lo);
+  const last = rangeOf(hi);
   // Ranges that the bounds cut are counted by height.
   const cut = [
     ...(lo % HEIGHT_RANGE === 0 ? [] : [first]),

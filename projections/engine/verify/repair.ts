@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse, Params } from '../../../infra/clickhouse/client.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
+import { HEIGHT_RANGE, rangeOf } from '../../../schemas/topics.ts';
 import type { BlockProjection, DeferredProjection } from '../../define.ts';
 import { servedBuild } from '../builds.ts';
 import { markAgain } from '../deferred/mark-again.ts';
@@ -177,7 +177,7 @@ async function replaceRows(
     { params },
   );
   // Must follow the SELECT above: then every row that is newer than the scan is at one of these heights.
-  const newer = [...(await heightsSince())].filter((one) => Math.floor(one / HEIGHT_RANGE) === range);
+  const newer = [...(await heightsSince())].filter((one) => rangeOf(one) === range);
   // Without a height column the rows of newer messages cannot be excluded.
   if (newer.length > 0 && shape.height === null) return NOTHING;
   const height = shape.height === 'block' ? 'block' : ascendingSql('block_desc');

@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
+import { HEIGHT_RANGE, rangeOf } from '../../../schemas/topics.ts';
 import { unbalancedTokens } from '../../account-ledger/queries.ts';
 import { compareTables, differingRows } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
@@ -67,10 +67,6 @@ async function conservationDifferences(
     what: `token ${token}, blocks ${heights.from} to ${heights.to}: its legs sum to ${sum}; ${legs} legs for ${transfers} transfers`,
     heights,
   }));
-}
-
-export function rangeOf(height: number): number {
-  return Math.floor(height / HEIGHT_RANGE);
 }
 
 /** Names differing rows one by one, up to a limit; beyond it, only the ranges that differ. */

@@ -9,7 +9,7 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import { retry } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { EventCheck } from '../../../schemas/messages/chain-blocks.ts';
-import { HEIGHT_RANGE, partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { HEIGHT_RANGE, partitionOfHeight, rangeOf, topics } from '../../../schemas/topics.ts';
 import type { BlockProjection, DeferredProjection } from '../../define.ts';
 import { descending } from '../../descending.ts';
 import { chainBlocks } from '../../streams.ts';
@@ -26,7 +26,7 @@ import type { LogRange } from './scan.ts';
 import { openScratch, sweepScratch } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
 import { chainProgress, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
-import { rangeOf, tableDifferences } from './tables.ts';
+import { tableDifferences } from './tables.ts';
 
 export interface VerifyDeps {
   readonly pool: Pool;
