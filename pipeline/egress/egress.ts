@@ -190,25 +190,17 @@ async function withTimeout<T>(
   signals: readonly AbortSignal[],
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const ending = new AbortController();
-  const end = (error: EgressError) => (): void => ending.abort(error);
-  const timer = setTimeout(
-    end(new EgressError('timeout', `no answer within ${Math.round(ms / 100) / 10} s`)),
-    ms,
-  );
-  const cancel = end(new EgressError('cancelled'));
-  for (const signal of signals) {
-    if (signal.aborted) cancel();
-    signal.addEventListener('abort', cancel);
-  }
+  // It takes whole milliseconds.
+  const timeout = AbortSignal.timeout(Math.ceil(ms));
+  const ending = AbortSignal.any([timeout, ...signals]);
   try {
-    return await work(ending.signal);
+    return await work(ending);
   } catch (error) {
     // After an abort, sockets and streams fail with various errors; the reason is the abort's.
-    throw ending.signal.aborted ? ending.signal.reason : toEgressError(error);
-  } finally {
-    clearTimeout(timer);
-    for (const signal of signals) signal.removeEventListener('abort', cancel);
+    if (!ending.aborted) throw toEgressError(error);
+    throw ending.reason === timeout.reason
+      ? new EgressError('timeout', `no answer within ${Math.round(ms / 100) / 10} s`)
+      : new EgressError('cancelled');
   }
 }
 
