@@ -159,16 +159,16 @@ function nodeComparison(
 
 /** Waits until the ingester has repaired these blocks, or the deadline has passed. */
 async function repaired({ pool }: Stores, heights: readonly number[], signal: AbortSignal): Promise<void> {
-  const allDone = async (): Promise<true | null> => {
+  const areDone = async (): Promise<boolean> => {
     const [left] = await sqlRows(
       pool,
       z.object({ pending: z.number() }),
       'SELECT count(*) AS pending FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)',
       [[...heights]],
     );
-    return left?.pending === 0 ? true : null;
+    return left?.pending === 0;
   };
-  await pollUntil(allDone, (found) => found !== null, { everyMs: 500, withinMs: REPAIR_TIMEOUT_MS, signal });
+  await pollUntil(areDone, (done) => done, { everyMs: 500, withinMs: REPAIR_TIMEOUT_MS, signal });
 }
 
 function heightsOf({ heights }: Difference): number[] {

@@ -61,15 +61,14 @@ export async function skipQuarantined(
   }
   assertOpen(item);
   await resolve();
-  const isResolved = async (): Promise<true | null> =>
-    (await findQuarantined(pool, id)).state === 'open' ? null : true;
-  const resolved = await pollUntil(isResolved, (found) => found !== null, {
+  const isResolved = async (): Promise<boolean> => (await findQuarantined(pool, id)).state !== 'open';
+  const resolved = await pollUntil(isResolved, (done) => done, {
     everyMs: 100,
     withinMs: RESOLVED_TIMEOUT_MS,
   });
-  return resolved === null
-    ? `${id} will be shown as skipped once its projection has processed that.`
-    : `${id} is skipped.`;
+  return resolved
+    ? `${id} is skipped.`
+    : `${id} will be shown as skipped once its projection has processed that.`;
 }
 
 /** @throws `CONFLICT` if no projection is halted at the message */

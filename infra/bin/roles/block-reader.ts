@@ -30,12 +30,12 @@ export function blockReaders({
   const indexReachedEnd = async (partition: number, signal: AbortSignal): Promise<void> => {
     const high = (await kafka.offsets(topic)).find((one) => one.partition === partition)?.high ?? 0;
     let next: number | null = null;
-    const reached = async (): Promise<true | null> => {
+    const hasReached = async (): Promise<boolean> => {
       next = await servedCheckpoint(pool, 'indexed-blocks', topic, partition);
-      return next !== null && next >= high ? true : null;
+      return next !== null && next >= high;
     };
     const poll = { everyMs: 50, withinMs: INDEX_TIMEOUT_MS, signal };
-    if ((await pollUntil(reached, (found) => found !== null, poll)) !== null) return;
+    if (await pollUntil(hasReached, (reached) => reached, poll)) return;
     throw new AppError(
       'STORE_UNAVAILABLE',
       `the index has read partition ${partition} up to offset ${next ?? 0}, not yet to ${high}`,

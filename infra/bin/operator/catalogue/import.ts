@@ -304,14 +304,10 @@ async function publishTokens(deps: ImportDeps, tokens: readonly TokenRecord[]): 
       value: { type: 'token.listed', v: 1, token: address, ...flags, observed_at: observedAt },
     })),
   );
-  const areStored = async (): Promise<true | null> => {
+  const areStored = async (): Promise<boolean> => {
     const known = await knownTokens(deps, tokens);
-    return tokens.some((token) => differs(token, known.get(token.address))) ? null : true;
+    return !tokens.some((token) => differs(token, known.get(token.address)));
   };
-  if (
-    (await pollUntil(areStored, (found) => found !== null, { everyMs: 100, withinMs: TOKENS_TIMEOUT_MS })) !==
-    null
-  )
-    return;
+  if (await pollUntil(areStored, (stored) => stored, { everyMs: 100, withinMs: TOKENS_TIMEOUT_MS })) return;
   throw new AppError('COMMAND_TIMEOUT', 'The tokens are published but not stored yet', { retryable: true });
 }
