@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { InvalidArgumentError } from 'commander';
 
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
@@ -9,6 +8,7 @@ import { withStores } from '../connect.ts';
 import { openObjectStore } from '../../object-store/store.ts';
 import { withAdvisoryLocks } from '../../postgres/advisory-lock.ts';
 import { buildExportFiles } from '../operator/export-files.ts';
+import { positiveInteger } from './arguments.ts';
 import { withInterrupt } from './progress.ts';
 
 const HEIGHTS = 100_000;
@@ -57,9 +57,4 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
       const reached = final === null ? 'no block is' : `blocks up to ${final} are`;
       say(`No new range of ${heights} heights is complete: ${reached} accepted on L1.`);
     });
-}
-
-function positiveInteger(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('must be a positive integer.');
-  return Number(text);
 }

@@ -5,7 +5,6 @@ import { backfillPrices } from '../../../pipeline/observe/prices/backfill.ts';
 import type { BackfillProgress, BackfillReport } from '../../../pipeline/observe/prices/backfill.ts';
 import { guardLimits } from '../../../pipeline/observe/prices/observer.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { parseFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { systemClock } from '../../clock.ts';
 import type { Logger } from '../../log.ts';
@@ -14,6 +13,7 @@ import { openPriceFeed, readCommonTokens } from '../roles/observe-prices.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
+import { addressOf } from './arguments.ts';
 import { showProgress, withInterrupt } from './progress.ts';
 
 const HOUR_MS = 3_600_000;
@@ -96,12 +96,6 @@ async function backfill(
   } finally {
     progress.end();
   }
-}
-
-function addressOf(text: string): Felt {
-  const token = parseFelt(text);
-  if (token === null) throw new AppError('INVALID', `Not an address: ${text}`);
-  return token;
 }
 
 function timeOf(text: string): number {

@@ -1,7 +1,6 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { Option } from 'commander';
 import type { Command } from 'commander';
 
-import { parseFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { Logger } from '../../log.ts';
 import { retryQuarantined, skipQuarantined } from '../operator/quarantine-actions.ts';
@@ -12,6 +11,7 @@ import type { ShownItem } from '../operator/quarantine-show.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
+import { addressOf, nonNegativeInteger } from './arguments.ts';
 
 /** `tds quarantine`: malformed events and poison messages, and how an operator resolves them. */
 export function quarantineCommand(program: Command, log: Logger, say: (line: string) => void): void {
@@ -26,7 +26,7 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
     .description('list open entries, newest first')
     .option('--all', 'include resolved entries', false)
     .addOption(new Option('--kind <kind>', 'only entries of this kind').choices(['event', 'message']))
-    .option('--contract <address>', 'only events of this contract', address)
+    .option('--contract <address>', 'only events of this contract', addressOf)
     .option('--block <height>', 'only events of this block', nonNegativeInteger)
     .option('--limit <number>', 'maximum number of entries', nonNegativeInteger, 50)
     .option('--json', 'print as JSON', false)
@@ -111,15 +111,4 @@ function lines(item: QuarantineItem): string {
     `  ${reason}`,
     `  ${times}${halted.length > 0 ? `; halts ${halted.join(' and ')}` : ''}`,
   ].join('\n');
-}
-
-export function nonNegativeInteger(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('must be a non-negative integer.');
-  return Number(text);
-}
-
-function address(text: string): Felt {
-  const felt = parseFelt(text);
-  if (felt === null) throw new InvalidArgumentError('must be an address (hex).');
-  return felt;
 }

@@ -11,7 +11,6 @@ import { transferHeights } from '../../../projections/transfers/queries.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
 import type { Standards } from '../../../pipeline/ingest/ports.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { parseFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { tokenStandard } from '../../../schemas/messages/common.ts';
 import type { Logger } from '../../log.ts';
@@ -19,14 +18,14 @@ import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
 import { openNode, withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
+import { addressOf } from './arguments.ts';
 
 export function reclassifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('reclassify')
     .description('read the standard of a contract from the node again, and repair the blocks with its events')
-    .argument('<address>')
-    .action(async (address: string) => {
-      const contract = addressOf(address);
+    .argument('<address>', '', addressOf)
+    .action(async (contract: Felt) => {
       const summary = await withStores(commandConfig(process.env), 'tds-reclassify', log, (stores) =>
         reclassify(stores, contract, (node) => createStandards({ ...stores, node })),
       );
@@ -42,10 +41,9 @@ export function contractsCommand(program: Command, log: Logger, say: (line: stri
     .description(
       'set the standard of a contract that the node cannot classify, and repair the blocks with its events',
     )
-    .argument('<address>')
+    .argument('<address>', '', addressOf)
     .argument('<standard>', tokenStandard.options.join(', '))
-    .action(async (address: string, name: string) => {
-      const contract = addressOf(address);
+    .action(async (contract: Felt, name: string) => {
       const { data: standard } = tokenStandard.safeParse(name);
       if (standard === undefined) {
         const known = tokenStandard.options.join(', ');
@@ -58,12 +56,6 @@ export function contractsCommand(program: Command, log: Logger, say: (line: stri
       );
       say(summary);
     });
-}
-
-function addressOf(address: string): Felt {
-  const contract = parseFelt(address);
-  if (contract === null) throw new AppError('INVALID', `Not an address: ${address}`);
-  return contract;
 }
 
 /** Replaces the classification of a contract and requests a repair of its blocks; returns a summary. */

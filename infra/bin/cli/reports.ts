@@ -8,7 +8,7 @@ import { reportStatus, riskLevel } from '../../../schemas/catalogue.ts';
 import type { Logger } from '../../log.ts';
 import { asOperator } from './as-operator.ts';
 import { commandConfig } from '../command-config.ts';
-import { nonNegativeInteger } from './quarantine.ts';
+import { nonNegativeInteger } from './arguments.ts';
 
 type RiskLevel = (typeof riskLevel.options)[number];
 

@@ -19,6 +19,7 @@ import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
 import { openNode, withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
+import { nonNegativeInteger } from './arguments.ts';
 
 export function revertCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
@@ -26,14 +27,11 @@ export function revertCommand(program: Command, log: Logger, say: (line: string)
     .description(
       'revert an orphaned block that the log still lists as accepted, with all blocks on top of it',
     )
-    .argument('<height>')
+    .argument('<height>', '', nonNegativeInteger)
     .argument('<hash>', 'hash of the orphaned block; refused if the node has this block')
-    .action(async (heightText: string, hashText: string) => {
+    .action(async (height: number, hashText: string) => {
       const hash = parseFelt(hashText);
       if (hash === null) throw new AppError('INVALID', `Not a block hash: ${hashText}`);
-      const height = Number(heightText);
-      if (!/^\d+$/.test(heightText) || !Number.isSafeInteger(height))
-        throw new AppError('INVALID', `Not a height: ${heightText}`);
       const summary = await withStores(commandConfig(process.env), 'tds-revert', log, (stores) =>
         revert(stores, { height, hash }),
       );

@@ -27,7 +27,7 @@ import { commandConfig } from '../command-config.ts';
 import { openNode, withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
 import { showProgress, withInterrupt } from './progress.ts';
-import { nonNegativeInteger } from './quarantine.ts';
+import { nonNegativeInteger } from './arguments.ts';
 
 interface Options {
   from?: number;
