@@ -201,9 +201,7 @@ async function begun(
   command: OperationRequest,
   asker: Asker,
 ): Promise<{ status: 202; body: OperationAnswer }> {
-  const body = await requested(deps, command, asker);
-  if (body.state === 'failed') throw new HttpError(409, 'conflict', body.detail ?? 'It failed.');
-  return { status: 202, body };
+  return { status: 202, body: await requested(deps, command, asker) };
 }
 
 /** Appends the command, and waits until the operation has ended, or for `WAIT_MS`. */
@@ -213,11 +211,10 @@ async function carriedOut(
   asker: Asker,
 ): Promise<{ status: 200 | 202; body: OperationAnswer }> {
   const ended = await requested(deps, command, asker, ['done', 'failed']);
-  if (ended.state === 'failed') throw new HttpError(409, 'conflict', ended.detail ?? 'It failed.');
   return { status: ended.state === 'done' ? 200 : 202, body: ended };
 }
 
-/** Appends the command, and waits until the operation is in one of these states. */
+/** Appends the command, and waits until the operation is in one of these states; rejects one that has failed. */
 async function requested(
   { operator, commandsFor, secretKey, now }: OperationRouteDeps,
   command: OperationRequest,
@@ -242,6 +239,7 @@ async function requested(
     (one) => one !== null && awaited.includes(one.state),
     { everyMs: POLL_MS, withinMs: WAIT_MS },
   );
+  if (found?.state === 'failed') throw new HttpError(409, 'conflict', found.detail ?? 'It failed.');
   return (
     found ?? {
       id,

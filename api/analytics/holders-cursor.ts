@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto';
-
 import type { Holder } from '../../projections/token-holders/queries.ts';
 import { isFelt } from '../../schemas/felt.ts';
+import { digestOf } from '../http/cursor-digest.ts';
 
 /** The last holder of a page. */
 export interface HoldersCursor {
@@ -15,7 +14,6 @@ const BYTES = 79;
 const BALANCE_AT = 7;
 const ACCOUNT_AT = 39;
 const DIGEST_AT = 71;
-const DIGEST_BYTES = 8;
 const MAX_RANK = 2 ** 48 - 1;
 
 /** @param query what the page belongs to, as text */
@@ -38,8 +36,4 @@ export function decodeHoldersCursor(text: string, query: string): HoldersCursor 
   if (!isFelt(account)) return null;
   const balance = BigInt(`0x${bytes.toString('hex', BALANCE_AT, ACCOUNT_AT)}`);
   return { after: { account, balance }, rank: bytes.readUIntBE(1, 6) };
-}
-
-function digestOf(query: string): Buffer {
-  return createHash('sha256').update(query).digest().subarray(0, DIGEST_BYTES);
 }

@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto';
-
 import { ZERO_FELT, isFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { DIGEST_BYTES, digestOf } from '../http/cursor-digest.ts';
 import type { StreamFilter } from './blocks.ts';
 
 /** The place of a transfer in its block. */
@@ -36,7 +35,6 @@ const typeCodes: Readonly<Record<MessageType, number>> = { transfer: 1, block: 2
 const VERSION = 2;
 const BYTES = 70;
 const NONE = 0xffff_ffff;
-const DIGEST_BYTES = 8;
 const at = {
   type: 1,
   digest: 2,
@@ -127,9 +125,4 @@ export function decodeCursor(text: string, filters: Buffer): StreamPosition | nu
 /** Of the filters of a stream and whether it has only final blocks: its cursors are bound to them. */
 export function streamDigest(filter: StreamFilter, isFinal: boolean): Buffer {
   return digestOf(JSON.stringify([Object.entries(filter), isFinal]));
-}
-
-/** What a cursor keeps of a text. */
-export function digestOf(text: string): Buffer {
-  return createHash('sha256').update(text).digest().subarray(0, DIGEST_BYTES);
 }

@@ -1,6 +1,7 @@
+import { digestOf } from '../http/cursor-digest.ts';
 import { readBlocks } from './blocks.ts';
 import type { BlockReading, StreamedBlock, Wanted } from './blocks.ts';
-import { NEWEST_POSITION, cursorOfType, digestOf, encodeCursor } from './cursor.ts';
+import { NEWEST_POSITION, cursorOfType, encodeCursor } from './cursor.ts';
 import type { StreamPosition } from './cursor.ts';
 import { messagesOf, sharedMessagesOf } from './messages.ts';
 import type { Given, Message } from './messages.ts';

@@ -1,6 +1,5 @@
-import { createHash } from 'node:crypto';
-
 import type { TransferPosition } from '../../projections/transfers/queries.ts';
+import { DIGEST_BYTES, digestOf } from '../http/cursor-digest.ts';
 
 /** The count of the first page, so that later pages need not count again. */
 export interface CarriedCount {
@@ -21,7 +20,6 @@ export interface TransferCursor {
 const VERSION = 1;
 const BYTES = 28;
 const DIGEST_AT = 13;
-const DIGEST_BYTES = 8;
 const COUNT_KIND_AT = 21;
 const MAX_COUNT = 2 ** 48 - 1;
 
@@ -52,8 +50,4 @@ export function decodeCursor(text: string, search: string): TransferCursor | nul
     after: { block: bytes.readUInt32BE(1), position: bytes.readUInt32BE(5), item: bytes.readUInt32BE(9) },
     carried: kind === 0 ? null : { count, isEstimate: kind === 2 },
   };
-}
-
-function digestOf(search: string): Buffer {
-  return createHash('sha256').update(search).digest().subarray(0, DIGEST_BYTES);
 }

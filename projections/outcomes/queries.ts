@@ -57,28 +57,6 @@ export async function findOutcomes(
     const schema = schemaOf(served, deciders[type]);
     if (schema !== null) idsBySchema.set(schema, [...(idsBySchema.get(schema) ?? []), id]);
   }
-  return await outcomesIn(db, idsBySchema);
-}
-
-/** Null before the projection's first build: a command appended by then is decided once there is one. */
-function schemaOf(served: Pick<ServedBuilds, 'schema'>, projection: string): string | null {
-  try {
-    return served.schema(projection);
-  } catch (error) {
-    if (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT') return null;
-    throw error;
-  }
-}
-
-/** The outcome of a command in one projection's schema. */
-export async function outcomeById(db: Sql, schema: string, id: string): Promise<CommandOutcome | null> {
-  return (await outcomesIn(db, new Map([[schema, [id]]]))).get(id) ?? null;
-}
-
-async function outcomesIn(
-  db: Sql,
-  idsBySchema: ReadonlyMap<string, readonly string[]>,
-): Promise<ReadonlyMap<string, CommandOutcome>> {
   if (idsBySchema.size === 0) return new Map();
   const selects = [...idsBySchema.keys()].map(
     (schema, index) =>
@@ -90,4 +68,14 @@ async function outcomesIn(
     prepared(selects.join(' UNION ALL '), [...idsBySchema.values()]),
   );
   return new Map(rows.map(({ id, ...outcome }) => [id, outcome]));
+}
+
+/** Null before the projection's first build: a command appended by then is decided once there is one. */
+function schemaOf(served: Pick<ServedBuilds, 'schema'>, projection: string): string | null {
+  try {
+    return served.schema(projection);
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT') return null;
+    throw error;
+  }
 }

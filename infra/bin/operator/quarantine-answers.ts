@@ -11,7 +11,7 @@ import { parseMessageId } from '../../../schemas/messages/quarantine.ts';
 import type { Sql } from '../../postgres/client.ts';
 import { listQuarantine } from './quarantine-items.ts';
 import type { QuarantineItem } from './quarantine-items.ts';
-import { showQuarantined } from './quarantine-show.ts';
+import { SHOWN_CHARACTERS, showQuarantined } from './quarantine-show.ts';
 import type { ShownEvent } from './quarantine-show.ts';
 
 /** A page of the quarantine, as the API shows it. */
@@ -55,9 +55,6 @@ export async function showQuarantineDetail(pool: Sql, id: string): Promise<Quara
           },
   };
 }
-
-/** Characters of a message that are shown. */
-const SHOWN_CHARACTERS = 2000;
 
 function withoutEntry({ entry: _entry, halts, rebuilds, ...item }: QuarantineItem): ItemAnswer {
   return { ...item, halts: [...halts], rebuilds: [...rebuilds] };

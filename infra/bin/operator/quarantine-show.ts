@@ -21,7 +21,7 @@ import { findQuarantined } from './quarantine-items.ts';
 import type { QuarantineItem } from './quarantine-items.ts';
 
 /** Characters of a message that are shown. */
-const SHOWN_CHARACTERS = 2000;
+export const SHOWN_CHARACTERS = 2000;
 
 const repairRow = z.object({ requested_at: z.date(), attempts: z.int(), next_try_at: z.date() });
 const factsRow = z.object({ standard: tokenStandard, class_hash: felt.nullable(), basis: z.string() });

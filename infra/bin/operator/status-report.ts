@@ -10,12 +10,11 @@ export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly 
 
 /** Reads everything that `tds status` shows. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
-  const [pipeline, prices, nfts] = await Promise.all([
+  const [{ consumers: _consumers, ...pipeline }, prices, nfts] = await Promise.all([
     readPipelineStatus(db, kafka, stallSeconds),
     priceStates(db),
     nftStates(db),
   ]);
-  const { chain, head, lags, isLogAvailable, halts, alarms, quarantine, roles, repairs } = pipeline;
   const chunks = pipeline.chunks.map(({ name, range_start, range_end, cursor, status, writer: holder }) => ({
     name,
     range_start,
@@ -24,20 +23,7 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
     status,
     holder,
   }));
-  return {
-    chain,
-    head,
-    chunks,
-    lags,
-    isLogAvailable,
-    halts,
-    alarms,
-    quarantine,
-    roles,
-    repairs,
-    prices,
-    nfts,
-  };
+  return { ...pipeline, chunks, prices, nfts };
 }
 
 /** The status as lines for a terminal. */

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 
 import { sleep } from '../../../infra/lifecycle.ts';
-import { outcomeById } from '../../../projections/outcomes/queries.ts';
+import { findOutcomes } from '../../../projections/outcomes/queries.ts';
 import { MAX_RECORDS_PER_PART } from '../../../schemas/catalogue.ts';
 import type { CommandOf } from '../../../schemas/messages/commands.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -129,9 +129,9 @@ async function importDomains({ kafka, pool, served }: Stores): Promise<number> {
   await publisher.publish(topics.commands, [{ value }]);
   await publisher.close();
   for (;;) {
-    const outcome = await outcomeById(pool, served.schema('catalogue'), importId);
-    if (outcome !== null && !outcome.accepted) throw new Error(JSON.stringify(outcome.result));
-    if (outcome !== null) return (performance.now() - began) / 1000;
+    const outcome = (await findOutcomes(pool, served, [value])).get(importId);
+    if (outcome !== undefined && !outcome.accepted) throw new Error(JSON.stringify(outcome.result));
+    if (outcome !== undefined) return (performance.now() - began) / 1000;
     await sleep(50);
   }
 }

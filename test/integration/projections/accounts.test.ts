@@ -12,7 +12,8 @@ import {
   usableKeys,
 } from '../../../projections/accounts/queries.ts';
 import { withNames } from '../../../projections/define.ts';
-import { outcomeById } from '../../../projections/outcomes/queries.ts';
+import { findOutcomes } from '../../../projections/outcomes/queries.ts';
+import type { CommandOutcome } from '../../../schemas/command-outcome.ts';
 import { commandsMessage } from '../../../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../../../schemas/messages/commands.ts';
 import { isolated } from '../../support/isolation.ts';
@@ -70,6 +71,11 @@ async function fold(
       }
     });
   }
+}
+
+async function outcomeOf(id: string): Promise<CommandOutcome | null> {
+  const outcomes = await findOutcomes(pool, { schema: () => schema }, [{ id, type: 'user.create' }]);
+  return outcomes.get(id) ?? null;
 }
 
 async function dump(of = schema): Promise<Record<string, unknown[]>> {
@@ -154,7 +160,7 @@ describe('commands', () => {
     const after = await dump();
     for (const table of ['users', 'sessions', 'api_keys']) expect(after[table]).toEqual(before[table]);
     for (const { id } of refused) {
-      expect(await outcomeById(pool, schema, id)).toMatchObject({ accepted: false });
+      expect(await outcomeOf(id)).toMatchObject({ accepted: false });
     }
   });
 
@@ -165,26 +171,26 @@ describe('commands', () => {
     const before = await dump();
     await fold([first, second, first], schema, 3);
     expect(await dump()).toEqual(before);
-    expect((await outcomeById(pool, schema, 'once'))?.request_hash).toBe(sha('1'));
+    expect((await outcomeOf('once'))?.request_hash).toBe(sha('1'));
   });
 
   it('stay rejected when repeated, even if they would be accepted by then', async () => {
     const early = key(2, 'b', { id: 'early' });
     await fold([early, user('alice'), early]);
-    expect(await outcomeById(pool, schema, 'early')).toMatchObject({ accepted: false });
+    expect(await outcomeOf('early')).toMatchObject({ accepted: false });
     expect((await dump())['api_keys']).toEqual([]);
   });
 
   it('have outcomes for 48 hours of log time', async () => {
     const at = (hours: number, id: string) => user(id, { id, issued_at: NOON + hours * HOUR });
     await fold([at(0, 'old'), at(1, 'newer'), at(47.999, 'tick')]);
-    expect(await outcomeById(pool, schema, 'old')).not.toBeNull();
+    expect(await outcomeOf('old')).not.toBeNull();
     await fold([at(48, 'tock')]);
-    expect(await outcomeById(pool, schema, 'old')).toBeNull();
-    expect(await outcomeById(pool, schema, 'newer')).not.toBeNull();
+    expect(await outcomeOf('old')).toBeNull();
+    expect(await outcomeOf('newer')).not.toBeNull();
     // A command that was written long ago is decided all the same, and its outcome is known for a while.
     await fold([at(-100, 'late')]);
-    expect(await outcomeById(pool, schema, 'late')).toMatchObject({ accepted: true });
+    expect(await outcomeOf('late')).toMatchObject({ accepted: true });
   });
 
   it('are decided again when repeated after 48 hours', async () => {
@@ -193,7 +199,7 @@ describe('commands', () => {
     await fold([at(0, 'alice'), at(47, 'bob'), at(48, 'carol')]);
     const users = await Promise.all(['alice', 'bob', 'carol'].map((name) => userByLogin(pool, schema, name)));
     expect(users.map((found) => found?.id)).toEqual([1, undefined, 3]);
-    expect(await outcomeById(pool, schema, 'same')).toMatchObject({ accepted: true, result: { id: 3 } });
+    expect(await outcomeOf('same')).toMatchObject({ accepted: true, result: { id: 3 } });
   });
 
   it('delete sessions that have expired by the time of the command', async () => {
@@ -212,7 +218,7 @@ describe('commands', () => {
     const isFast = { issued_at: NOON + 72 * HOUR };
     await fold([session(1, 'b', NOON + 96 * HOUR, isFast)], schema, 1, NOON + 1);
     expect(await sessionByTokenHash(pool, schema, sha('a'))).not.toBeNull();
-    expect(await outcomeById(pool, schema, 'before')).not.toBeNull();
+    expect(await outcomeOf('before')).not.toBeNull();
   });
 
   it('end the sessions of a user whose password is set, and of no other', async () => {

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { cursorOfType, decodeCursor, digestOf, encodeCursor } from '../../../../api/stream/cursor.ts';
+import { digestOf } from '../../../../api/http/cursor-digest.ts';
+import { cursorOfType, decodeCursor, encodeCursor } from '../../../../api/stream/cursor.ts';
 import type { MessageType, StreamPosition } from '../../../../api/stream/cursor.ts';
 import { FELT_PRIME, toFelt } from '../../../../schemas/felt.ts';
 

@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest';
 
 import type { StreamFilter, StreamedBlock } from '../../../../api/stream/blocks.ts';
-import { decodeCursor, digestOf } from '../../../../api/stream/cursor.ts';
+import { digestOf } from '../../../../api/http/cursor-digest.ts';
+import { decodeCursor } from '../../../../api/stream/cursor.ts';
 import { createFollower } from '../../../../api/stream/follower.ts';
 import type { Follower } from '../../../../api/stream/follower.ts';
 import type { Message } from '../../../../api/stream/messages.ts';
