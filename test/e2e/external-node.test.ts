@@ -16,6 +16,7 @@ import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
 import { startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
+import { messagesOf } from '../support/topic.ts';
 
 const ETH = '0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7';
 /** `npm start` beside a node, with neither PRICE_FEED_URL nor TOKEN_LIST_URL. */
@@ -84,11 +85,7 @@ async function countedCalls(): Promise<number> {
   });
   try {
     let counted = 0;
-    for (const { partition, low, high } of await kafka.offsets(topics.usage)) {
-      for await (const { value } of kafka.readRange(topics.usage, partition, low, high)) {
-        counted += topics.usage.schema.parse(JSON.parse(value.toString())).calls;
-      }
-    }
+    for (const { calls } of await messagesOf(kafka, topics.usage)) counted += calls;
     return counted;
   } finally {
     await kafka.close();

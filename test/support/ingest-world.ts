@@ -25,6 +25,7 @@ import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { foldLog } from './fold-log.ts';
 import { isolated } from './isolation.ts';
+import { messagesOf } from './topic.ts';
 
 /** A simulated node, real PostgreSQL and Kafka, and in-process ingesters that a test starts and kills. */
 export interface IngestWorld {
@@ -125,15 +126,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       started.push(stop);
       return { done: ingester.done, stop };
     },
-    async read<M>(topic: Topic<M>) {
-      const messages: M[] = [];
-      for (const { partition, low, high } of await kafka.offsets(topic)) {
-        for await (const { value } of kafka.readRange(topic, partition, low, high)) {
-          messages.push(topic.schema.parse(JSON.parse(value.toString())));
-        }
-      }
-      return messages;
-    },
+    read: (topic) => messagesOf(kafka, topic),
     async indexed(height) {
       await until(`height ${height} indexed`, async () => {
         const { rows } = await pool.query<{ cursor: number }>(

@@ -5,12 +5,12 @@ import { balances } from '../../../projections/balances/projector.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
-import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
 import { ALICE, BOB, CAROL, TX1, writeSmallChain } from '../../support/small-chain.ts';
 import { aTransfer } from '../../support/transfer-world.ts';
+import { messagesOf } from '../../support/topic.ts';
 
 /**
  * Accounts with many tokens: ALICE with more than one answer requests chain reads of, where the test takes the observer's
@@ -49,15 +49,8 @@ async function forced(): Promise<{ count: number; stale: Set<string> }> {
 
 /** The tokens requested from these offsets on; every message of one answer has one `requested_at`. */
 async function requestedFrom(lows: ReadonlyMap<number, number>) {
-  const found = [];
-  for (const { partition, high } of await world.kafka.offsets(topics.requests)) {
-    const low = lows.get(partition) ?? 0;
-    for await (const { value } of world.kafka.readRange(topics.requests, partition, low, high)) {
-      const message = requestsMessage.parse(JSON.parse(value.toString()));
-      if (message.type === 'balance.requested') found.push(message);
-    }
-  }
-  return found;
+  const messages = await messagesOf(world.kafka, topics.requests, lows);
+  return messages.filter((message) => message.type === 'balance.requested');
 }
 
 /** Stores a read of each request. */

@@ -10,6 +10,7 @@ import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
 import { openApiChecker } from '../../support/openapi.ts';
 import type { Complaints } from '../../support/openapi.ts';
+import { logOf } from '../../support/topic.ts';
 
 /** Log-in, sessions and API keys through HTTP, on the real log, projector and stores. */
 
@@ -779,11 +780,8 @@ describe('secrets', () => {
     expect(secrets.size).toBeGreaterThan(60);
     let log = '';
     for (const topic of Object.values(topics)) {
-      for (const { partition, low, high } of await world.kafka.offsets(topic)) {
-        for await (const { value, key } of world.kafka.readRange(topic, partition, low, high)) {
-          log += `${key ?? ''}\n${value.toString()}\n`;
-        }
-      }
+      for await (const { value, key } of logOf(world.kafka, topic))
+        log += `${key ?? ''}\n${value.toString()}\n`;
     }
     expect(log).toContain('"type":"api-key.create"');
     const schema = (await servedBuilds(world.pool)).schema('accounts');

@@ -7,11 +7,11 @@ import { servedBuilds } from '../../../projections/served.ts';
 import { tokens } from '../../../projections/tokens/projector.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
-import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
 import { ALICE, BOB, CAROL, COIN, MAX, NFT, writeSmallChain } from '../../support/small-chain.ts';
+import { messagesOf } from '../../support/topic.ts';
 
 /**
  * The routes of portfolios over HTTP on a small chain that is indexed at heights 10, 11 and 40 only, with balances that
@@ -186,12 +186,8 @@ describe('GET /api/portfolio/', () => {
   it('requests balances from the chain that can be read there, and no others', async () => {
     const askedFor = async (): Promise<Set<string>> => {
       const found = new Set<string>();
-      for (const { partition, low, high } of await world.kafka.offsets(topics.requests)) {
-        for await (const { value } of world.kafka.readRange(topics.requests, partition, low, high)) {
-          const message = requestsMessage.parse(JSON.parse(value.toString()));
-          if (message.type === 'balance.requested') found.add(`${message.account} ${message.token}`);
-        }
-      }
+      for (const message of await messagesOf(world.kafka, topics.requests))
+        if (message.type === 'balance.requested') found.add(`${message.account} ${message.token}`);
       return found;
     };
     await portfolio({ account_address: ALICE, at_time: '2023-11-14T22:13:31Z' });

@@ -6,6 +6,7 @@ import { servedBuilds } from '../../../projections/served.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import { logOf } from '../../support/topic.ts';
 
 /** The encrypted sync, driven by a wallet that has nothing but the contract: it signs by itself. */
 
@@ -257,11 +258,7 @@ it('neither key nor hash is in the log of commands, the tables or the log lines 
   await first(wallet, 'opaque');
   await get(wallet);
   let commands = '';
-  for (const { partition, low, high } of await world.kafka.offsets(topics.commands)) {
-    for await (const { value } of world.kafka.readRange(topics.commands, partition, low, high)) {
-      commands += value.toString();
-    }
-  }
+  for await (const { value } of logOf(world.kafka, topics.commands)) commands += value.toString();
   const { rows } = await world.pool.query(
     `SELECT blob::text, auth_key FROM ${(await servedBuilds(world.pool)).schema('sync')}.sync_blobs WHERE lookup_hash = $1`,
     [wallet.lookupHash],

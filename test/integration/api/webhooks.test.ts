@@ -11,6 +11,7 @@ import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
 import { openApiChecker } from '../../support/openapi.ts';
 import type { Complaints } from '../../support/openapi.ts';
+import { logOf } from '../../support/topic.ts';
 
 /** Webhooks through HTTP, on the real log, projector and stores. What the dispatcher writes down is put there by hand. */
 
@@ -960,10 +961,7 @@ test('secrets are in no topic, no table, no log line, no error and no other answ
   expect(secrets.size).toBeGreaterThan(100);
   let log = '';
   for (const topic of Object.values(topics)) {
-    for (const { partition, low, high } of await world.kafka.offsets(topic)) {
-      for await (const { value } of world.kafka.readRange(topic, partition, low, high))
-        log += value.toString();
-    }
+    for await (const { value } of logOf(world.kafka, topic)) log += value.toString();
   }
   expect(log).toContain('"type":"webhook.rotate-secret"');
   const tables = await Promise.all(

@@ -27,7 +27,6 @@ import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockAccepted, BlockBody, RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
-import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { webhookBody } from '../../../schemas/webhooks/events.ts';
 import {
@@ -41,6 +40,7 @@ import {
 } from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { messagesOf } from '../../support/topic.ts';
 
 /** Dispatchers that wait for projections: what a stop, and what a halt in the meantime leaves behind. Real stores. */
 
@@ -346,11 +346,8 @@ it('sends no balance of a token whose earlier blocks are still to be repaired', 
 /** The requests of balances so far, by account. */
 async function requested(): Promise<ReadonlyMap<Felt, number>> {
   const found = new Map<Felt, number>();
-  for (const { partition, low, high } of await world.kafka.offsets(topics.requests))
-    for await (const { value } of world.kafka.readRange(topics.requests, partition, low, high)) {
-      const request = requestsMessage.parse(JSON.parse(value.toString()));
-      if (request.type === 'balance.requested') found.set(request.account, request.requested_at);
-    }
+  for (const request of await messagesOf(world.kafka, topics.requests))
+    if (request.type === 'balance.requested') found.set(request.account, request.requested_at);
   return found;
 }
 

@@ -30,6 +30,7 @@ import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
 import { uriNode } from '../../support/uri-node.ts';
 import type { UriNode } from '../../support/uri-node.ts';
+import { logOf } from '../../support/topic.ts';
 
 /** The NFT observer with Kafka and PostgreSQL; node, gateway and hosts are simulated at their wire protocols. */
 
@@ -152,12 +153,10 @@ async function request(id: bigint): Promise<void> {
 
 async function publishedFor(id: bigint): Promise<NftMessage[]> {
   const found: NftMessage[] = [];
-  for (const { partition, low, high } of await world.kafka.offsets(topics.nft)) {
-    for await (const { key, value } of world.kafka.readRange(topics.nft, partition, low, high)) {
-      const message = nftMessage.parse(JSON.parse(value.toString()));
-      expect(key).toBe(`${message.token}:${message.token_id}`);
-      if (message.token_id === String(id)) found.push(message);
-    }
+  for await (const { key, value } of logOf(world.kafka, topics.nft)) {
+    const message = nftMessage.parse(JSON.parse(value.toString()));
+    expect(key).toBe(`${message.token}:${message.token_id}`);
+    if (message.token_id === String(id)) found.push(message);
   }
   return found;
 }

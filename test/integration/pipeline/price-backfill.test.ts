@@ -13,10 +13,10 @@ import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
 import type { FeedReading, PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
-import { pricesMessage } from '../../../schemas/messages/prices.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
+import { messagesOf } from '../../support/topic.ts';
 
 const HOUR = 3_600_000;
 const NOW = Date.UTC(2026, 9, 1, 12, 34);
@@ -86,13 +86,9 @@ async function backfill(
 /** The published prices of a token, as `time price`. */
 async function published(token: Felt): Promise<string[]> {
   const found: string[] = [];
-  for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
-    for await (const { value } of kafka.readRange(topics.prices, partition, low, high)) {
-      const message = pricesMessage.parse(JSON.parse(value.toString()));
-      if (message.token === token && message.type === 'price.observed')
-        found.push(`${message.observed_at} ${message.price}`);
-    }
-  }
+  for (const message of await messagesOf(kafka, topics.prices))
+    if (message.token === token && message.type === 'price.observed')
+      found.push(`${message.observed_at} ${message.price}`);
   return found;
 }
 

@@ -25,6 +25,7 @@ import type { PricesMessage } from '../../../schemas/messages/prices.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
+import { logOf } from '../../support/topic.ts';
 
 const MINUTE = 60_000;
 const POLL_MS = 2 * MINUTE;
@@ -100,13 +101,11 @@ async function stop(): Promise<void> {
 /** The published messages of one token. */
 async function messagesOf(token: Felt): Promise<PricesMessage[]> {
   const found: PricesMessage[] = [];
-  for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
-    for await (const { key, value } of kafka.readRange(topics.prices, partition, low, high)) {
-      const message = pricesMessage.parse(JSON.parse(value.toString()));
-      expect(key).toBe(message.token);
-      expect(message.source).toBe('defillama');
-      if (message.token === token) found.push(message);
-    }
+  for await (const { key, value } of logOf(kafka, topics.prices)) {
+    const message = pricesMessage.parse(JSON.parse(value.toString()));
+    expect(key).toBe(message.token);
+    expect(message.source).toBe('defillama');
+    if (message.token === token) found.push(message);
   }
   return found;
 }

@@ -17,6 +17,7 @@ import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
+import { logOf } from '../../support/topic.ts';
 
 const reader = createTextReader({
   timeoutMs: 2000,
@@ -62,12 +63,10 @@ async function start(): Promise<void> {
 
 async function listed(): Promise<Extract<TokensMessage, { type: 'token.listed' }>[]> {
   const found: TokensMessage[] = [];
-  for (const { partition, low, high } of await kafka.offsets(topics.tokens)) {
-    for await (const { key, value } of kafka.readRange(topics.tokens, partition, low, high)) {
-      const message = tokensMessage.parse(JSON.parse(value.toString()));
-      expect(key).toBe(message.token);
-      found.push(message);
-    }
+  for await (const { key, value } of logOf(kafka, topics.tokens)) {
+    const message = tokensMessage.parse(JSON.parse(value.toString()));
+    expect(key).toBe(message.token);
+    found.push(message);
   }
   return found.filter((message) => message.type === 'token.listed');
 }

@@ -28,6 +28,7 @@ import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, makeBlock } from '../../support/chain-messages.ts';
 import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
+import { logOf } from '../../support/topic.ts';
 
 let world: ObserverWorld;
 let log: ObserverWorld['log'];
@@ -108,12 +109,10 @@ async function publish(messages: readonly BlockAccepted[]): Promise<void> {
 
 async function publishedTokens(): Promise<Extract<TokensMessage, { type: 'token.described' }>[]> {
   const found: TokensMessage[] = [];
-  for (const { partition, low, high } of await kafka.offsets(topics.tokens)) {
-    for await (const { key, value } of kafka.readRange(topics.tokens, partition, low, high)) {
-      const message = tokensMessage.parse(JSON.parse(value.toString()));
-      expect(key).toBe(message.token);
-      found.push(message);
-    }
+  for await (const { key, value } of logOf(kafka, topics.tokens)) {
+    const message = tokensMessage.parse(JSON.parse(value.toString()));
+    expect(key).toBe(message.token);
+    found.push(message);
   }
   return found.filter((message) => message.type === 'token.described');
 }

@@ -14,13 +14,13 @@ import { freePort } from '../../../infra/embedded/ports.ts';
 import { createKafka } from '../../../infra/kafka/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { toFelt } from '../../../schemas/felt.ts';
-import { pricesMessage } from '../../../schemas/messages/prices.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 import { eventually, startService } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
 import { tds } from '../../support/tds.ts';
+import { messagesOf } from '../../support/topic.ts';
 
 /** From feed to log: a list makes tokens common, their prices are read, the feed gives wrong prices and recovers. */
 let own: Isolated;
@@ -63,14 +63,11 @@ afterAll(async () => {
 
 async function observed(): Promise<Map<string, { price: number; at: number }[]>> {
   const found = new Map<string, { price: number; at: number }[]>();
-  for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
-    for await (const { value } of kafka.readRange(topics.prices, partition, low, high)) {
-      const message = pricesMessage.parse(JSON.parse(value.toString()));
-      if (message.type !== 'price.observed') continue;
-      const prices = found.get(message.token) ?? [];
-      found.set(message.token, prices);
-      prices.push({ price: Number(message.price), at: message.observed_at });
-    }
+  for (const message of await messagesOf(kafka, topics.prices)) {
+    if (message.type !== 'price.observed') continue;
+    const prices = found.get(message.token) ?? [];
+    found.set(message.token, prices);
+    prices.push({ price: Number(message.price), at: message.observed_at });
   }
   return found;
 }

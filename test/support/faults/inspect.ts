@@ -16,6 +16,7 @@ import { atEnd } from '../projection-world.ts';
 import { hex } from '../truth.ts';
 import { deferredDifferences, isAnythingDue } from './deferred-tables.ts';
 import { compare, tableDifferences, trueTables } from './tables.ts';
+import { messagesOf } from '../topic.ts';
 
 /** Compares the stores of a service with its node's canonical chain. */
 export interface Inspector {
@@ -76,13 +77,7 @@ export function inspector(node: SimulatedNode, env: Readonly<Record<string, stri
   };
 
   const logDifferences = async (): Promise<string[]> => {
-    const messages = [];
-    for (const { partition, low, high } of await kafka.offsets(topics.chainBlocks)) {
-      for await (const { value } of kafka.readRange(topics.chainBlocks, partition, low, high)) {
-        messages.push(topics.chainBlocks.schema.parse(JSON.parse(value.toString())));
-      }
-    }
-    const { accepted, breaches } = foldLog(messages);
+    const { accepted, breaches } = foldLog(await messagesOf(kafka, topics.chainBlocks));
     const truth = Array.from(
       { length: node.ledger.head() + 1 },
       (_, height) => `${height} ${hex(BigInt(node.ledger.at(height)?.hash ?? 0))}`,
