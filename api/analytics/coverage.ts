@@ -1,14 +1,14 @@
 import type { ServedBuilds } from '../../projections/served.ts';
 
 /** How far deferred tables have come. */
-export interface Coverage {
+export interface DerivedCoverage {
   /** -1: no block is covered. */
   readonly upTo: number;
   readonly isLate: boolean;
 }
 
 /** `X-Indexed-Block` of an answer from deferred tables: the block up to which they are derived, not the newest one. */
-export function coverageHeaders(coverage: Coverage | null): Readonly<Record<string, string>> {
+export function coverageHeaders(coverage: DerivedCoverage | null): Readonly<Record<string, string>> {
   return coverage === null || coverage.upTo < 0 ? {} : { 'X-Indexed-Block': String(coverage.upTo) };
 }
 
@@ -16,7 +16,7 @@ export function coverageHeaders(coverage: Coverage | null): Readonly<Record<stri
 export function coverageOf(
   newest: number,
   { dueFrom, isLate }: { readonly dueFrom: number | null; readonly isLate: boolean },
-): Coverage {
+): DerivedCoverage {
   return { upTo: dueFrom === null ? newest : Math.min(newest, dueFrom - 1), isLate };
 }
 

@@ -28,7 +28,7 @@ import { defineRoute } from '../http/route.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
 import { LOOK_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
-import type { Coverage } from './coverage.ts';
+import type { DerivedCoverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
 
 export interface HolderRouteDeps {
@@ -43,12 +43,12 @@ const MAX_SUMMED = 200_000;
 interface Holders {
   readonly holders: readonly Holder[];
   readonly totals: HolderTotals;
-  readonly coverage: Coverage | null;
+  readonly coverage: DerivedCoverage | null;
   readonly isComplete: boolean;
 }
 
 /** `start`: the lowest height from which all blocks are indexed. */
-type Counted = Coverage & { readonly start: number };
+type Counted = DerivedCoverage & { readonly start: number };
 
 export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
   const kept = keepWhileUnchanged<Counted | null>(now);

@@ -24,7 +24,7 @@ import { figure } from '../http/stated-limits.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 import { LOOK_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
-import type { Coverage } from './coverage.ts';
+import type { DerivedCoverage } from './coverage.ts';
 
 export interface StatsRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
@@ -131,13 +131,13 @@ function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
   });
 }
 
-const lateness = (coverage: Coverage | null): { complete?: false } =>
+const lateness = (coverage: DerivedCoverage | null): { complete?: false } =>
   coverage?.isLate === true ? { complete: false } : {};
 
 /** What the answers of one interval have in common. */
 interface Present extends Pick<PeriodsRead, 'presentFrom' | 'newest'> {
   /** The block that the periods before cover. */
-  readonly coverage: Coverage | null;
+  readonly coverage: DerivedCoverage | null;
 }
 
 type PeriodReader = (
@@ -145,7 +145,7 @@ type PeriodReader = (
   served: ServedBuilds,
   query: z.output<typeof periodsQuery>,
   of: { readonly request: RequestInfo; readonly asOf: AsOf | null },
-) => Promise<{ readonly read: PeriodsRead; readonly coverage: Coverage | null }>;
+) => Promise<{ readonly read: PeriodsRead; readonly coverage: DerivedCoverage | null }>;
 
 /**
  * Reads which of the asked periods to compute, and the block that the others cover.

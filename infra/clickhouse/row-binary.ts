@@ -133,16 +133,16 @@ function wide(type: 'UInt256' | 'Int256'): Write {
   };
 }
 
-/** Felts kept as bytes: those of some blocks. */
+/** Felts cached as bytes: those of some blocks. */
 const MAX_CACHED_FELTS = 8192;
 const cachedFelts = new Map<string, number>();
 const cachedBytes = Buffer.alloc(32 * MAX_CACHED_FELTS);
-const keptView = new DataView(cachedBytes.buffer, cachedBytes.byteOffset);
+const cachedView = new DataView(cachedBytes.buffer, cachedBytes.byteOffset);
 
-/** Where the bytes of a felt are kept. A felt of a transfer is in some ten rows, and reading its digits takes twice as long as a copy. */
+/** Where the bytes of a felt are cached. A felt of a transfer is in some ten rows, and reading its digits takes twice as long as a copy. */
 function cachedOffset(cell: string): number {
-  const kept = cachedFelts.get(cell);
-  if (kept !== undefined) return kept;
+  const cached = cachedFelts.get(cell);
+  if (cached !== undefined) return cached;
   if (cachedFelts.size === MAX_CACHED_FELTS) cachedFelts.clear();
   const at = 32 * cachedFelts.size;
   // Ends at a character that is no digit.
@@ -156,7 +156,7 @@ const writeFelt: Write = (sink, cell) => {
   sink.reserve(32);
   const { view, length } = sink;
   const from = cachedOffset(cell);
-  for (let at = 0; at < 32; at += 4) view.setUint32(length + at, keptView.getUint32(from + at));
+  for (let at = 0; at < 32; at += 4) view.setUint32(length + at, cachedView.getUint32(from + at));
   sink.length += 32;
 };
 
@@ -170,22 +170,22 @@ const writeString: Write = (sink, cell) => {
 };
 
 /** Texts of LowCardinality columns, which have few, as they are written. */
-const KEPT_TEXTS = 1024;
-const keptTexts = new Map<string, Buffer>();
+const MAX_CACHED_TEXTS = 1024;
+const cachedTexts = new Map<string, Buffer>();
 
 const writeCachedString: Write = (sink, cell) => {
   if (typeof cell !== 'string') return wrong('String', cell);
-  let kept = keptTexts.get(cell);
-  if (kept === undefined) {
+  let cached = cachedTexts.get(cell);
+  if (cached === undefined) {
     const alone = new Sink([]);
     writeString(alone, cell);
-    kept = Buffer.from(alone.take());
-    if (keptTexts.size === KEPT_TEXTS) keptTexts.clear();
-    keptTexts.set(cell, kept);
+    cached = Buffer.from(alone.take());
+    if (cachedTexts.size === MAX_CACHED_TEXTS) cachedTexts.clear();
+    cachedTexts.set(cell, cached);
   }
-  sink.reserve(kept.length);
-  sink.bytes.set(kept, sink.length);
-  sink.length += kept.length;
+  sink.reserve(cached.length);
+  sink.bytes.set(cached, sink.length);
+  sink.length += cached.length;
 };
 
 function array(item: Write): Write {

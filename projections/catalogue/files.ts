@@ -9,6 +9,7 @@ import { mergeOf } from './records.ts';
 /** Read side of operators' files: exports the catalogue as records, and previews an import. */
 
 const countsRow = z.object({ created: z.number(), changed: z.number(), unchanged: z.number() });
+/** Numbers of entries, by the effect of the import. */
 export type RecordCounts = z.infer<typeof countsRow>;
 
 /** Counts what an import of these records would change; no two of them may name one entry. */

@@ -8,15 +8,9 @@ import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from '../commands.ts';
 import type { Outcome } from '../commands.ts';
 import { recountDomains, recountWallets } from './counts.ts';
+import type { RecordCounts } from './files.ts';
 import { mergeOf } from './records.ts';
 import { wordsOf } from './words.ts';
-
-/** Numbers of entries, by the effect of the import. */
-export interface ImportCounts {
-  created: number;
-  changed: number;
-  unchanged: number;
-}
 
 const partRow = z.object({ part: z.number(), kinds: z.array(z.enum(CATALOGUE_KINDS)) });
 
@@ -55,7 +49,7 @@ export async function takeImport(
     return refuse('NOT_FOUND', `No category has the slug ${unknown.join(', ')}.`, { categories: unknown })
       .outcome;
   }
-  const counts: Partial<Record<CatalogueKind, ImportCounts>> = {};
+  const counts: Partial<Record<CatalogueKind, RecordCounts>> = {};
   for (const { part, kinds } of parts) {
     for (const kind of CATALOGUE_KINDS.filter((one) => kinds.includes(one))) {
       const sum = (counts[kind] ??= { created: 0, changed: 0, unchanged: 0 });
@@ -131,7 +125,7 @@ async function takeRecords(
   tx: PoolClient,
   schema: string,
   { kind, importId, part, at, changed }: Batch,
-): Promise<ImportCounts> {
+): Promise<RecordCounts> {
   const table = `${schema}.${kind}`;
   const { keys, fields, rest, become, isSame, isChanged } = mergeOf(kind);
   const added = Object.entries(ADDED[kind] ?? {});
