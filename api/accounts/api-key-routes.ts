@@ -14,7 +14,7 @@ import {
   listedKeyAnswer,
 } from '../../schemas/api/accounts.ts';
 import type { KeyAnswer } from '../../schemas/api/accounts.ts';
-import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
+import { apiKeyPrefix, createdApiKey, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
@@ -79,7 +79,7 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
     summary: 'Create an API key',
-    description: `A user may have ${figure(MAX_KEYS)} keys. With an \`Idempotency-Key\` header, a retry within 48 hours returns the same key.`,
+    description: `A user may have ${figure(MAX_KEYS)} keys. With an \`Idempotency-Key\` header, a retry within 48 hours returns the same key; a later one creates another key.`,
     tag: 'Account and keys',
     auth: 'session',
     isIdempotent: true,
@@ -108,10 +108,12 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
       const command = identifyCommand(secretKey, actor, request, body);
       const commands = commandsFor(request);
       await checkUnlessRetry(commands, 'api-key.create', command, () => assertFuture(body.expires_at, now));
-      const key = command.id === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
+      const issuedAt = now();
+      const key = command.id === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id, issuedAt);
       const outcome = await commands.submit({
         type: 'api-key.create',
         actor,
+        issuedAt,
         ...command,
         body: {
           user_id: user.id,
@@ -125,8 +127,10 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
           most: MAX_KEYS,
         },
       });
-      const made = presentKey(keyRecord.parse(acceptedResult(command, outcome)), null);
-      return { status: 201, body: { ...made, key, last_used_at: null } };
+      const made = keyRecord.parse(acceptedResult(command, outcome));
+      // The outcome may be that of an earlier request.
+      const shown = command.id === undefined ? key : createdApiKey(secretKey, command.id, made);
+      return { status: 201, body: { ...presentKey(made, null), key: shown, last_used_at: null } };
     },
   });
 }

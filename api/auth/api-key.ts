@@ -25,9 +25,25 @@ export function randomApiKey(): string {
   return formatApiKey(randomBytes(32));
 }
 
-/** The key derived from a command id, so that a retry with the same Idempotency-Key returns the same key. */
-export function derivedApiKey(secretKey: Buffer, commandId: string): string {
-  return formatApiKey(createHmac('sha256', secretKey).update(`api-key:${commandId}`).digest());
+/**
+ * The key of a request with an Idempotency-Key, so that a retry returns the same key. The time makes it another one when
+ * the command is decided again, after its outcome has expired: a deleted key never becomes valid again.
+ *
+ * @param issuedAt of the command; absent: as earlier versions derived keys
+ */
+export function derivedApiKey(secretKey: Buffer, commandId: string, issuedAt?: number): string {
+  const decision = issuedAt === undefined ? commandId : `${commandId}:${issuedAt}`;
+  return formatApiKey(createHmac('sha256', secretKey).update(`api-key:${decision}`).digest());
+}
+
+/** The key that a decided command created, which an earlier version may have derived. */
+export function createdApiKey(
+  secretKey: Buffer,
+  commandId: string,
+  { created_at: issuedAt, prefix }: { readonly created_at: number; readonly prefix: string },
+): string {
+  const key = derivedApiKey(secretKey, commandId, issuedAt);
+  return apiKeyPrefix(key) === prefix ? key : derivedApiKey(secretKey, commandId);
 }
 
 /** Checks format and checksum, so that a mistyped key is rejected without a look-up. */

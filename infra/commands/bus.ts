@@ -19,6 +19,8 @@ export type CommandRequest = {
     /** Random by default. */
     readonly id?: string | undefined;
     readonly requestHash?: string | undefined;
+    /** Unix milliseconds; now by default. */
+    readonly issuedAt?: number;
     /** How long to wait for the outcome; the bus's own timeout by default. */
     readonly timeoutMs?: number;
   };
@@ -70,12 +72,12 @@ export function createCommandBus({ publisher, findOutcomes, timeoutMs, now }: Co
   };
 
   return {
-    async submit({ id, requestHash, timeoutMs: waitMs = timeoutMs, ...request }) {
+    async submit({ id, requestHash, issuedAt = now(), timeoutMs: waitMs = timeoutMs, ...request }) {
       const deadline = performance.now() + waitMs;
       const command: Command = commandsMessage.parse({
         v: 1,
         id: id ?? randomUUID(),
-        issued_at: now(),
+        issued_at: issuedAt,
         request_hash: requestHash ?? null,
         ...request,
       });

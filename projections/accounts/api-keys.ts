@@ -42,7 +42,7 @@ export function decideApiKey(
 ): Decision<ApiKeyChange> {
   if (command.type === 'api-key.create') {
     if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
-    // A key made with an Idempotency-Key is derived from it, and outlives the 48 h for which its outcome is stored.
+    // Earlier versions derived a key from its Idempotency-Key alone, and it outlives the 48 h for which its outcome is stored.
     if (state.hashExists) return refuse('CONFLICT', 'This key already exists. Use another Idempotency-Key.');
     const { expires_at: expiresAt = null, most = Infinity, ...body } = command.body;
     if (state.owned >= most) return refuse('CONFLICT', `The limit of ${most} API keys per user is reached.`);

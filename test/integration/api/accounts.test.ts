@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { isWellFormedApiKey } from '../../../api/auth/api-key.ts';
+import { apiKeyPrefix, derivedApiKey, hashSecret, isWellFormedApiKey } from '../../../api/auth/api-key.ts';
+import { idempotentCommandId, requestHash } from '../../../infra/commands/bus.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -584,6 +585,41 @@ describe('Idempotency-Key', () => {
     expect((await withKey(first?.json.key, { 'X-Forwarded-For': '127.0.0.1' })).status).toBe(200);
     const { json: list } = await call('GET', LIST, { token: alice.token });
     expect(list.filter(({ name }: { name: string }) => name === 'once')).toHaveLength(1);
+  });
+
+  it('creates another key than the deleted one when it is used again after 48 hours', async () => {
+    const { json: leaked } = await create({ name: 'reader' }, 'prod-reader');
+    await call('POST', DELETE, { token: alice.token, json: { key_id: leaked.id } });
+    const accounts = (await servedBuilds(world.pool)).schema('accounts');
+    await world.pool.query(`DELETE FROM ${accounts}.command_outcomes`);
+    const again = await create({ name: 'reader' }, 'prod-reader');
+    expect(again.status).toBe(201);
+    expect((await withKey(leaked.key)).status).toBe(401);
+    expect((await withKey(again.json.key)).status).toBe(200);
+  });
+
+  it('returns the key that an earlier version derived from the Idempotency-Key alone', async () => {
+    const secretKey = Buffer.from(world.env['SECRET_KEY'] ?? '', 'hex');
+    const actor = `user:${alice.id}`;
+    const id = idempotentCommandId(actor, `POST ${CREATE}`, 'before');
+    const key = derivedApiKey(secretKey, id);
+    await world.commands.submit({
+      type: 'api-key.create',
+      actor,
+      id,
+      requestHash: requestHash(secretKey, { name: 'before' }),
+      body: {
+        user_id: alice.id,
+        name: 'before',
+        key_hash: hashSecret(key),
+        prefix: apiKeyPrefix(key),
+        allowed_origins: [],
+        allowed_ips: [],
+        rate_limit_per_hour: null,
+      },
+    });
+    const { status, json } = await create({ name: 'before' }, 'before');
+    expect([status, json.key]).toEqual([201, key]);
   });
 
   it('returns the first answer also where the key has expired since', async () => {

@@ -60,6 +60,8 @@ describe('API keys', () => {
     expect(isWellFormedApiKey(key)).toBe(true);
     expect(derivedApiKey(secret, 'idem:2')).not.toBe(key);
     expect(derivedApiKey(randomBytes(32), 'idem:1')).not.toBe(key);
+    const [at, later] = [1, 2].map((issuedAt) => derivedApiKey(secret, 'idem:1', issuedAt));
+    expect(new Set([key, at, later]).size).toBe(3);
   });
 
   it('have a prefix that does not reveal them, and are stored as SHA-256', () => {
