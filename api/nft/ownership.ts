@@ -83,6 +83,8 @@ function ownedByRoute({ clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
       'Lists the NFTs whose last recipient is the account, sorted by contract and id. An ERC-1155 id is listed for that one',
       'account only, even if others hold units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent',
       'until they are fetched, and with `include_metadata=false`.',
+      'Of an account with more than 1,000 NFTs, `count` includes those that an ERC-721 contract took away without a transfer',
+      'from the account; the pages leave them out, so a page may hold fewer rows than `page_size`.',
       `${TRUNCATION_NOTE} Burned NFTs are in no list: that of the zero address is empty.`,
     ].join(' '),
     tag: 'NFTs',

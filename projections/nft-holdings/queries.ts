@@ -71,9 +71,9 @@ const MOST_CHECKED = 1000;
  *
  * The account's own moves tell what it received and did not send on. An ERC-1155 id, or an NFT of an ERC-721 contract
  * that breaks the standard, may have gone to another account without a move of this one; `nft_places` tells. Of an
- * account with more than `MOST_CHECKED` NFTs, all ERC-721, only those of the page are checked there, and the others only
- * if one of the page is no longer its own: so `count` may include NFTs that a contract took away in breach of the
- * standard.
+ * account with more than `MOST_CHECKED` NFTs, only the ERC-721 ones of the page are checked there, and those that are no
+ * longer its own are dropped from the page: `count` and the offsets of pages include NFTs that a contract took away in
+ * breach of the standard.
  */
 export async function heldNfts(
   clickhouse: Reader,
@@ -87,12 +87,15 @@ export async function heldNfts(
   const [first] = found;
   if (first === undefined) return { held: [], count: null };
   const isBounded = first.count <= mostChecked;
-  if (!isBounded && first.batches > 0) found = await read('erc1155');
-  const isPart = found.length < first.count;
-  if ((isBounded && isPart) || !(await areHeads(clickhouse, tables, found, of.upTo))) {
+  if (isBounded && found.length < first.count) {
     found = await read('erc721', 'erc1155');
+    return { held: found.map(({ held }) => held), count: found[0]?.count ?? null };
   }
-  return { held: found.map(({ held }) => held), count: found[0]?.count ?? null };
+  if (!isBounded && first.batches > 0) found = await read('erc1155');
+  const heads = await headsAmong(clickhouse, tables, found, of.upTo);
+  const held = found.filter(({ place }) => heads.has(place)).map((row) => row.held);
+  if (isBounded) return { held, count: held.length === 0 ? null : held.length };
+  return { held, count: found[0]?.count ?? null };
 }
 
 const PLACE = 'block_desc, position_desc, item_desc';
@@ -141,14 +144,14 @@ async function readHeld(
   );
 }
 
-/** Whether each of these NFTs has not been transferred since, up to a height. */
-async function areHeads(
+/** Places of the last transfers of these NFTs, up to a height: an NFT whose place is not among them has been transferred since. */
+async function headsAmong(
   clickhouse: Reader,
   tables: Tables,
   found: readonly Found[],
   upTo: number,
-): Promise<boolean> {
-  if (found.length === 0) return true;
+): Promise<ReadonlySet<string>> {
+  if (found.length === 0) return new Set();
   const rows = await clickhouse.rows(
     {
       name: 'nft-holdings.heads',
@@ -160,6 +163,5 @@ async function areHeads(
     { nfts: found.map(({ nft }) => BigInt(nft)), up_to: descending(upTo) },
     { settings: { max_threads: 1 } },
   );
-  const heads = new Set(rows);
-  return found.every(({ place }) => heads.has(place));
+  return new Set(rows);
 }

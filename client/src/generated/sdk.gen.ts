@@ -806,7 +806,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the NFTs of an account
      *
-     * Lists the NFTs whose last recipient is the account, sorted by contract and id. An ERC-1155 id is listed for that one account only, even if others hold units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent until they are fetched, and with `include_metadata=false`. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. Burned NFTs are in no list: that of the zero address is empty.
+     * Lists the NFTs whose last recipient is the account, sorted by contract and id. An ERC-1155 id is listed for that one account only, even if others hold units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent until they are fetched, and with `include_metadata=false`. Of an account with more than 1,000 NFTs, `count` includes those that an ERC-721 contract took away without a transfer from the account; the pages leave them out, so a page may hold fewer rows than `page_size`. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. Burned NFTs are in no list: that of the zero address is empty.
      *
      * **Limits**
      *

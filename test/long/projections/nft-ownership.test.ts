@@ -151,7 +151,7 @@ async function expectOwners(): Promise<void> {
         const all = { offset: 0, limit: 100 };
         const whole = await heldNfts(world.clickhouse, served, of, all, most);
         expect(whole.held).toEqual(expected);
-        expect(whole.count).toBe(expected.length === 0 ? null : expected.length);
+        if (most === undefined) expect(whole.count).toBe(expected.length === 0 ? null : expected.length);
       }
       // A page tells of all that the account holds, also where nothing on the page itself is wrong. Of many, ERC-721 may lie.
       const most = token === ART ? undefined : token === ITEMS ? 0 : 1000;
