@@ -41,7 +41,9 @@ const maxAge = integer({
   max: MAX_SECONDS,
   description: 'Maximum age of the balance read from the chain, in seconds',
 });
-const forceRefresh = boolean('Read the balance from the chain, whatever its age');
+const REFRESH =
+  'Read the balance from the chain, whatever its age. Callers within 1 s of a read at the newest block share that read.';
+const forceRefresh = boolean(REFRESH);
 
 export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
   return [oneRoute(deps), manyRoute(deps), ofAccountRoute(deps), historyRoute(deps)];
@@ -102,7 +104,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
         .array(z.object({ account_address: z.string(), token_address: z.string() }))
         .min(1)
         .max(MAX_PAIRS),
-      force_refresh: z.boolean().optional(),
+      force_refresh: z.boolean().meta({ description: REFRESH }).optional(),
       max_age: integerField({ min: 0, max: MAX_SECONDS }).optional(),
     }),
     limits: [`Pairs: ${MAX_PAIRS}`],

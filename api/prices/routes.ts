@@ -99,7 +99,9 @@ function priceRoute(latest: LatestPrices): Route {
     asOf: BY_TIME,
     query: z.object({
       token_address: address(),
-      force_refresh: boolean('Query the feed, whatever the age of the stored price').optional(),
+      force_refresh: boolean(
+        'Query the feed, whatever the age of the stored price. Callers within 10 s of a reading of the token share that reading.',
+      ).optional(),
     }),
     response: { 200: priceAnswer },
     async handler({ input: { query }, served, request, pool }) {

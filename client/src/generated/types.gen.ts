@@ -3430,7 +3430,7 @@ export type GetBalanceData = {
          */
         token_address: string;
         /**
-         * Read the balance from the chain, whatever its age
+         * Read the balance from the chain, whatever its age. Callers within 1 s of a read at the newest block share that read.
          */
         force_refresh?: boolean;
         /**
@@ -3508,6 +3508,9 @@ export type GetBalancesData = {
             account_address: string;
             token_address: string;
         }>;
+        /**
+         * Read the balance from the chain, whatever its age. Callers within 1 s of a read at the newest block share that read.
+         */
         force_refresh?: boolean;
         max_age?: number;
     };
@@ -3606,7 +3609,7 @@ export type GetAccountBalancesData = {
          */
         account_address: string;
         /**
-         * Read the balance from the chain, whatever its age
+         * Read the balance from the chain, whatever its age. Callers within 1 s of a read at the newest block share that read.
          */
         force_refresh?: boolean;
         /**
@@ -4001,7 +4004,7 @@ export type GetPriceData = {
          */
         token_address: string;
         /**
-         * Query the feed, whatever the age of the stored price
+         * Query the feed, whatever the age of the stored price. Callers within 10 s of a reading of the token share that reading.
          */
         force_refresh?: boolean;
     };
