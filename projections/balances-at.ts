@@ -35,7 +35,7 @@ export interface BalanceReads {
   readonly clickhouse: Pick<ClickHouse, 'rows'>;
   /** The indexed blocks at these heights; a query by default. */
   readonly blocksAt?: (heights: readonly number[]) => Promise<ReadonlyMap<number, IndexedBlock>>;
-  /** Sums of ledger legs; read pair by pair by default. */
+  /** Sums of ledger legs; read pair by pair by default. Read again if a reorg removes an anchor meanwhile. */
   readonly ledger?: LedgerSums;
 }
 
@@ -62,21 +62,25 @@ export async function balancesAt(
   subjects: readonly BalanceSubject[],
   { points, head }: { readonly points: readonly Point[]; readonly head: number },
 ): Promise<SubjectBalances[]> {
-  const anchors = subjects.flatMap((subject) => subject.anchors);
-  const heights = anchors.map(({ block }) => block);
+  const checkAnchors = async (anchors: readonly Anchor[]): Promise<IsIndexed> => {
+    const heights = anchors.map(({ block }) => block);
+    const blocks = await (findBlocks?.(heights) ?? blocksAt(clickhouse, served, heights));
+    return ({ block, hash }) => blocks.get(block)?.hash === hash;
+  };
   const sums = ledger ?? pairSums(clickhouse, served);
-  const basesBy = async (hashAt: HashAt) => await basesOf(subjects, points, head, hashAt);
-  const read = async (bases: readonly Bases[]) => await sums.read(spansOf(subjects, points, bases, head));
-
-  // Most anchors are at blocks that are still indexed, so the ledger is read while that is checked.
-  const anchorHash = new Map(anchors.map(({ block, hash }) => [block, hash]));
-  const likely = points.length === 1 ? await basesBy((height) => anchorHash.get(height)) : null;
-  const [blocks, early] = await Promise.all([
-    findBlocks === undefined ? blocksAt(clickhouse, served, heights) : findBlocks(heights),
-    likely === null ? null : read(likely),
-  ]);
-  const bases = await basesBy((height) => blocks.get(height)?.hash);
-  const movedOf = early !== null && isSame(bases, likely) ? early : await read(bases);
+  const anchors = subjects.flatMap((subject) => subject.anchors);
+  // Most anchors are at blocks that are still indexed: for one point, none is checked before the ledger is read.
+  let isIndexed: IsIndexed = points.length === 1 ? () => true : await checkAnchors(anchors);
+  let bases: Bases[];
+  let movedOf: MovedOf;
+  for (;;) {
+    bases = await basesOf(subjects, points, head, isIndexed);
+    movedOf = await sums.read(spansOf(subjects, points, bases, head));
+    // The writer removes a reverted block before its legs: a block that is indexed now was indexed while they were read.
+    const chosen = await anchorsOf(bases);
+    if (chosen.every(await checkAnchors(chosen))) break;
+    isIndexed = await checkAnchors(anchors);
+  }
 
   const found: SubjectBalances[] = [];
   const yielding = createYielding();
@@ -94,14 +98,14 @@ export async function balancesAt(
 }
 
 type Bases = readonly Basis<Anchor>[];
-type HashAt = (height: number) => Felt | undefined;
+type IsIndexed = (anchor: Anchor) => boolean;
 
 /** By subject, the basis of its balance at each point. */
 async function basesOf(
   subjects: readonly BalanceSubject[],
   points: readonly Point[],
   head: number,
-  hashAt: HashAt,
+  isIndexed: IsIndexed,
 ): Promise<Bases[]> {
   const found: Bases[] = [];
   const yielding = createYielding();
@@ -113,7 +117,7 @@ async function basesOf(
         const isHead = height === head;
         if (height < run.start || (!isHead && !hasDeltas(subject))) return NOTHING;
         const reach = isHead ? { start: run.start, end: newest } : run;
-        return chooseBasis(subject, subject.anchors, hashAt, reach, height);
+        return chooseBasis(subject, subject.anchors, isIndexed, reach, height);
       }),
     );
     await yielding();
@@ -143,14 +147,18 @@ function* spansOf(
   }
 }
 
-function isSame(some: readonly Bases[], others: readonly Bases[] | null): boolean {
-  const key = (basis: Basis<Anchor> | undefined): unknown =>
-    basis?.from === 'anchor' ? basis.anchor : basis?.from;
-  return some.every((bases, i) => bases.every((basis, at) => key(basis) === key(others?.[i]?.[at])));
+async function anchorsOf(bases: readonly Bases[]): Promise<Anchor[]> {
+  const found = new Set<Anchor>();
+  const yielding = createYielding();
+  for (const own of bases) {
+    for (const basis of own) if (basis.from === 'anchor') found.add(basis.anchor);
+    await yielding();
+  }
+  return [...found];
 }
 
 /** Sums of some pairs; reads the legs of these pairs only. */
-function pairSums(clickhouse: BalanceReads['clickhouse'], served: Tables): LedgerSums {
+export function pairSums(clickhouse: BalanceReads['clickhouse'], served: Tables): LedgerSums {
   const keyOf = ({ account, token }: BalanceSubject, { after, upTo }: Span): string =>
     `${account} ${token} ${after} ${upTo}`;
   return {

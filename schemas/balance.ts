@@ -43,18 +43,18 @@ export function isReadable({ standard }: PairFacts): boolean {
  * later), else block 0. Anchors go first because a token may mint without events, or rebase. Without deltas an anchor is
  * valid for its own block only and stands as the last known balance.
  */
-export function chooseBasis<A extends { readonly block: number; readonly hash: Felt }>(
+export function chooseBasis<A extends { readonly block: number }>(
   facts: PairFacts,
   anchors: readonly A[],
-  blockHash: (height: number) => Felt | undefined,
+  isIndexed: (anchor: A) => boolean,
   range: IndexedRange,
   height: number,
 ): Basis<A> {
   const counts = hasDeltas(facts);
   const good = isReadable(facts)
     ? anchors.filter(
-        ({ block, hash }) =>
-          block <= range.end && (!counts || block >= range.start) && blockHash(block) === hash,
+        (anchor) =>
+          anchor.block <= range.end && (!counts || anchor.block >= range.start) && isIndexed(anchor),
       )
     : [];
   const distance = ({ block }: A): number => Math.abs(block - height);

@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { ChainReads, Pair } from '../../projections/balances/queries.ts';
+import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { hasDeltas } from '../../schemas/balance.ts';
@@ -34,7 +35,7 @@ export async function boundReads<
   const heights = known
     .flatMap(({ reads }) => reads.anchors.map(({ block }) => block))
     .filter((block) => block >= start && block <= asOf.height);
-  const blocks = await coverage.blocks(clickhouse, served, [...new Set(heights)]);
+  const blocks = await blocksAt(clickhouse, served, heights);
   return known.map((one) => {
     const inRun = one.reads.anchors.filter(
       ({ block, hash }) => block >= start && block <= asOf.height && blocks.get(block)?.hash === hash,

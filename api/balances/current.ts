@@ -119,12 +119,10 @@ async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promi
   const found =
     covered === null
       ? []
-      : await balancesAt(
-          { clickhouse, blocksAt: async (heights) => await coverage.blocks(clickhouse, served, heights) },
-          served,
-          subjects,
-          { points: [{ height: covered.run.end, run: covered.run }], head: covered.run.end },
-        );
+      : await balancesAt({ clickhouse }, served, subjects, {
+          points: [{ height: covered.run.end, run: covered.run }],
+          head: covered.run.end,
+        });
   return known.map((one, i) =>
     currentBalance(one, found[i] ?? { bases: [], balances: [] }, covered?.head.timestamp ?? 0),
   );

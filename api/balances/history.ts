@@ -1,10 +1,10 @@
 import { movements } from '../../projections/account-ledger/queries.ts';
 import type { Movement } from '../../projections/account-ledger/queries.ts';
-import { balancesAt } from '../../projections/balances-at.ts';
-import type { BalanceSubject } from '../../projections/balances-at.ts';
+import { balancesAt, pairSums } from '../../projections/balances-at.ts';
+import type { BalanceSubject, LedgerSums } from '../../projections/balances-at.ts';
 import { chainReads } from '../../projections/balances/queries.ts';
 import type { Pair } from '../../projections/balances/queries.ts';
-import { newestHeightAt, runStart } from '../../projections/indexed-blocks/queries.ts';
+import { blocksAt, newestHeightAt, runStart } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { balancesBackward, hasDeltas, isReadable } from '../../schemas/balance.ts';
@@ -90,20 +90,32 @@ interface HistoryInputs {
 }
 
 async function readHistoryInputs(
-  { clickhouse, served, coverage }: BalanceDeps,
+  { clickhouse, served }: BalanceDeps,
   subject: BalanceSubject,
   { lo, hi, run, startsBeforeRun }: HistoryRange,
 ): Promise<HistoryInputs> {
-  const blocksAt = async (heights: readonly number[]) => await coverage.blocks(clickhouse, served, heights);
   const { account, token } = subject;
-  const [[found], moved, first] = await Promise.all([
-    balancesAt({ clickhouse, blocksAt }, served, [subject], {
+  const sums = pairSums(clickhouse, served);
+  let moved: readonly Movement[] = [];
+  // With the sums, so that both are read before the anchor is checked, and again where it is gone.
+  const ledger: LedgerSums = {
+    async read(spans) {
+      const window = { account, token, lo, hi };
+      const [movedOf, found] = await Promise.all([
+        sums.read(spans),
+        movements(clickhouse, served, window, HISTORY_ROWS + 1),
+      ]);
+      moved = found;
+      return movedOf;
+    },
+  };
+  const [[found], first] = await Promise.all([
+    balancesAt({ clickhouse, ledger }, served, [subject], {
       points: [{ height: hi, run }],
       // No block counts as the head: an anchor above the run, which may be cached, must not stand for the balance after `hi`.
       head: Number.POSITIVE_INFINITY,
     }),
-    movements(clickhouse, served, { account, token, lo, hi }, HISTORY_ROWS + 1),
-    startsBeforeRun ? blocksAt([run.start]) : null,
+    startsBeforeRun ? blocksAt(clickhouse, served, [run.start]) : null,
   ]);
   return {
     last: found?.balances[0] ?? null,
@@ -152,7 +164,7 @@ async function historyRangeOf(
     covered.head.timestamp <= end ? newest.end : await newestHeightAt(clickhouse, served, end);
   const hi = ended === undefined ? await upTo() : ended;
   const knownFrom = async (): Promise<Pick<History, 'completeFrom'>> => {
-    const first = await coverage.blocks(clickhouse, served, [newest.start]);
+    const first = await blocksAt(clickhouse, served, [newest.start]);
     return { completeFrom: first.get(newest.start)?.timestamp ?? null };
   };
   if (hi === null) return newest.start === 0 ? { completeFrom: undefined } : await knownFrom();
@@ -160,7 +172,7 @@ async function historyRangeOf(
   const isNewestRun = hi >= newest.start;
   if (!isNewestRun) {
     // The window may end in a gap of the index: the transfers at its end are unknown.
-    const next = await coverage.blocks(clickhouse, served, [hi + 1]);
+    const next = await blocksAt(clickhouse, served, [hi + 1]);
     if (!next.has(hi + 1)) return await knownFrom();
   }
   const runFrom = isNewestRun ? newest.start : await runStart(clickhouse, served, hi);

@@ -11,11 +11,12 @@ import {
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { worth } from '../../../schemas/money.ts';
 import { U256, ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
 
 const coin = { account: toFelt(0xa11cen), standard: 'erc20' as const };
 const hash = (height: number, fork = 0) => toFelt(BigInt(height * 10 + fork + 1));
 const anchor = (block: number, fork = 0) => ({ block, hash: hash(block, fork) });
-const indexed = (height: number) => hash(height);
+const indexed = (one: { block: number; hash: Felt }) => one.hash === hash(one.block);
 
 describe('balance basis', () => {
   const run = { start: 10, end: 100 };
@@ -43,7 +44,7 @@ describe('balance basis', () => {
     ).toEqual({
       from: 'nothing',
     });
-    expect(chooseBasis(coin, anchors, () => undefined, run, 100)).toEqual({ from: 'nothing' });
+    expect(chooseBasis(coin, anchors, () => false, run, 100)).toEqual({ from: 'nothing' });
   });
 
   it('is block 0 only if every block from there on is indexed', () => {
