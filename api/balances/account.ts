@@ -1,6 +1,6 @@
 import { accountSums, balancesAt } from '../../projections/balances-at.ts';
 import type { Point, SubjectBalances } from '../../projections/balances-at.ts';
-import { movedByToken } from '../../projections/account-ledger/queries.ts';
+import { MOST_TOKENS, movedByToken } from '../../projections/account-ledger/queries.ts';
 import type { Moved } from '../../projections/account-ledger/queries.ts';
 import { chainReadsOf, pairKey } from '../../projections/balances/queries.ts';
 import type { ChainReads, Pair } from '../../projections/balances/queries.ts';
@@ -10,6 +10,7 @@ import { isReadable } from '../../schemas/balance.ts';
 import type { PairFacts } from '../../schemas/balance.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { invalidInput } from '../http/errors.ts';
+import { figure } from '../http/stated-limits.ts';
 import { boundReads } from './bound-reads.ts';
 import { currentBalance, factsOf, needsRead, refreshPairs, requestOf } from './current.ts';
 import type { BalanceDeps, CurrentBalance, FreshBalance, MaxAge } from './current.ts';
@@ -19,6 +20,9 @@ export const MAX_READS = 200;
 
 /** Tokens times points of one answer: 200 tokens at 5,000 points and as many again. More is refused, never truncated. */
 export const MAX_BALANCES = 2_000_000;
+
+/** In the OpenAPI document: accounts of more tokens are refused. */
+export const TOKENS_LIMIT = `Tokens that the account has transfers of: ${figure(MOST_TOKENS)} (400)`;
 
 /** A token that an account has a transfer of, with what was read of it from the chain. */
 export interface AccountToken {
@@ -45,7 +49,15 @@ type Deps = Pick<BalanceDeps, 'asOf' | 'clickhouse' | 'coverage' | 'pool' | 'ser
 
 export async function tokensOfAccount(deps: Deps, account: Felt, head: number): Promise<AccountTokens> {
   const { clickhouse, pool, served } = deps;
-  const totalsRead = movedByToken(clickhouse, served, { account, upTo: head });
+  const readTotals = async (): Promise<Map<Felt, Moved>> => {
+    const totals = await movedByToken(clickhouse, served, { account, upTo: head });
+    if (totals.size > MOST_TOKENS) {
+      const text = `This account has transfers of more than ${figure(MOST_TOKENS)} tokens. Use /api/balances/.`;
+      throw invalidInput({ account_address: [text] });
+    }
+    return totals;
+  };
+  const totalsRead = readTotals();
   const [totals, rows, readsOf] = await Promise.all([
     totalsRead,
     totalsRead.then(

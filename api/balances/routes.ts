@@ -20,7 +20,7 @@ import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { figure, readLimit } from '../http/stated-limits.ts';
 import { iso } from '../http/times.ts';
-import { freshAccountBalances, MAX_READS } from './account.ts';
+import { freshAccountBalances, MAX_READS, TOKENS_LIMIT } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
 import type { FreshBalance, MaxAge } from './current.ts';
 import { HISTORY_ROWS, balanceHistory } from './history.ts';
@@ -166,7 +166,7 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
       force_refresh: forceRefresh.optional(),
       max_age: maxAge.optional(),
     }),
-    limits: [readLimit('account'), `Balances that a call reads from the chain: ${MAX_READS}`],
+    limits: [readLimit('account'), TOKENS_LIMIT, `Balances that a call reads from the chain: ${MAX_READS}`],
     response: { 200: accountBalancesAnswer },
     async handler({ input: { query }, served, request, asOf, pool }) {
       refuseRefresh(query, asOf);

@@ -9,7 +9,7 @@ import { boundaries } from '../http/intervals.ts';
 import { address, format, interval, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
-import { MAX_BALANCES } from '../balances/account.ts';
+import { MAX_BALANCES, TOKENS_LIMIT } from '../balances/account.ts';
 import { readLimit, figure } from '../http/stated-limits.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 import { decimalsOfToken } from '../tokens/present.ts';
@@ -45,7 +45,7 @@ function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
       at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
     }),
     asOf: true,
-    limits: [readLimit('account')],
+    limits: [readLimit('account'), TOKENS_LIMIT],
     response: { 200: portfolioAnswer },
     async handler({ input: { query }, served, request, asOf, pool }) {
       const { account_address: account, at_time: atTime } = query;
@@ -98,6 +98,7 @@ function historyRoute({ reading }: PortfolioRouteDeps): Route {
     asOf: true,
     limits: [
       readLimit('account'),
+      TOKENS_LIMIT,
       `Points: ${figure(MAX_POINTS)}`,
       `Tokens times points: ${figure(MAX_BALANCES)} (400)`,
     ],

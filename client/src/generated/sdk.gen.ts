@@ -101,7 +101,7 @@ export class Operations extends HeyApiClient {
     /**
      * Create an API key
      *
-     * A user may have 1,000 keys. With an `Idempotency-Key` header, a retry within 48 hours returns the same key.
+     * A user may have 1,000 keys. With an `Idempotency-Key` header, a retry within 48 hours returns the same key; a later one creates another key.
      *
      * **Limits**
      *
@@ -468,6 +468,7 @@ export class Operations extends HeyApiClient {
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      * - Calls of a user by session in a minute: 10 (429)
      * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Tokens that the account has transfers of: 100,000 (400)
      * - Balances that a call reads from the chain: 200
      */
     public getAccountBalances<ThrowOnError extends boolean = true>(options: Options<GetAccountBalancesData, ThrowOnError>): RequestResult<GetAccountBalancesResponses, GetAccountBalancesErrors, ThrowOnError, 'data'> {
@@ -509,6 +510,7 @@ export class Operations extends HeyApiClient {
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Tokens that the account has transfers of: 100,000 (400)
      */
     public getPortfolio<ThrowOnError extends boolean = true>(options: Options<GetPortfolioData, ThrowOnError>): RequestResult<GetPortfolioResponses, GetPortfolioErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPortfolioResponses, GetPortfolioErrors, ThrowOnError, 'data'>({
@@ -529,6 +531,7 @@ export class Operations extends HeyApiClient {
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Tokens that the account has transfers of: 100,000 (400)
      * - Points: 5,000
      * - Tokens times points: 2,000,000 (400)
      */

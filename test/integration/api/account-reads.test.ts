@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { servedBuilds } from '../../../projections/served.ts';
@@ -11,17 +12,20 @@ import type { ApiWorld } from '../../support/api-world.ts';
 import { ALICE, BOB, CAROL, TX1, writeSmallChain } from '../../support/small-chain.ts';
 import { aTransfer } from '../../support/transfer-world.ts';
 import { messagesOf } from '../../support/topic.ts';
+import type { TableNames } from '../../support/transfer-world.ts';
 
 /**
  * Accounts with many tokens: ALICE with more than one answer requests chain reads of, where the test takes the observer's
  * part, and CAROL with more than one statement has room for.
  */
 
+const DAVE = toFelt(0xda7en);
 const MANY = Array.from({ length: 2500 }, (_, i) => toFelt(0x70c_0000n + BigInt(i)));
 const TOKENS = MANY.slice(0, 450);
 
 let world: ApiWorld;
 let apiKey = '';
+let names: TableNames;
 beforeAll(async () => {
   world = await apiWorld();
   const transfersTo = (to: Felt, tokens: readonly Felt[], first: number) =>
@@ -29,7 +33,7 @@ beforeAll(async () => {
       aTransfer({ token, from: BOB, to, position: first + i, txHash: TX1, amount: 7n }),
     );
   const transfers = [...transfersTo(ALICE, TOKENS, 0), ...transfersTo(CAROL, MANY, TOKENS.length)];
-  ({ apiKey } = await writeSmallChain(world, [
+  ({ apiKey, names } = await writeSmallChain(world, [
     { height: 0, timestamp: 1_700_000_000, chunk: 'blocks-0', transfers },
   ]));
 });
@@ -95,6 +99,19 @@ it('requests at most 200 chain reads per answer, and repeated calls get to every
   const again = third.filter((token) => first.includes(token) || second.includes(token));
   expect(again.every((token) => first.includes(token))).toBe(true);
 }, 120_000);
+
+it('refuses an account of more tokens than an answer may hold', async () => {
+  const owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  await owner.command(`INSERT INTO ${names['account_ledger_by_block'] ?? ''}
+    SELECT 0, unhex('${DAVE.slice(2)}'), unhex(leftPad(hex(number + 1), 64, '0')), 0, 1, 1, 1, 0 FROM numbers(100001)`);
+  await owner.close();
+  for (const path of ['account-balances/?', 'portfolio/?', 'portfolio-history/?start_time=2023-11-15&']) {
+    const answer = await world.call('GET', `/api/${path}account_address=${DAVE}`, {
+      headers: { 'api-key': apiKey },
+    });
+    expect([answer.status, Object.keys(answer.json.errors ?? {})]).toEqual([400, ['account_address']]);
+  }
+});
 
 it('answers the balances and the portfolio of thousands of tokens at a past time', async () => {
   const data = async (path: string) => {
