@@ -2,6 +2,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import kafkajs from 'kafkajs';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import { startKafka } from '../../../infra/embedded/kafka/kafka.ts';
@@ -50,4 +51,19 @@ test('Kafka runs the Java on the PATH if JAVA_HOME is empty', async () => {
   const service = await start(folder);
   await service.stop();
   expect(existsSync(join(folder, 'kafka/log/meta.properties'))).toBe(true);
+});
+
+test('Kafka acknowledges no message that is not on disk', async () => {
+  const service = await start(folder);
+  const admin = new kafkajs.Kafka({ brokers: [service.url], logLevel: kafkajs.logLevel.NOTHING }).admin();
+  await admin.connect();
+  await admin.createTopics({ waitForLeaders: true, topics: [{ topic: 'kept', numPartitions: 1 }] });
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: [{ type: kafkajs.ConfigResourceTypes.TOPIC, name: 'kept' }],
+  });
+  await admin.disconnect();
+  await service.stop();
+  const entries = resources.flatMap(({ configEntries }) => configEntries);
+  expect(entries.find(({ configName }) => configName === 'flush.messages')?.configValue).toBe('1');
 });
