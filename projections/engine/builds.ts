@@ -85,7 +85,7 @@ export async function openBuild(
  * Opens the shadow build of an unfinished rebuild, or creates one. Drops shadow builds of another version or shape, and
  * those that cannot resume.
  *
- * @param canResume whether a shadow build is whole, and the log still holds every message that it has not read
+ * @param canResume whether a shadow build is whole, and its checkpoints are within the log
  */
 export async function openShadowBuild(
   pool: Pool,

@@ -55,16 +55,17 @@ export async function loadCheckpoints(
     if (!ranges.has(partition) || nextOffset < low || nextOffset > high) {
       throw new AppError(
         'CHECKPOINT_OUTSIDE_LOG',
-        `The checkpoint of ${name} is ${nextOffset}, the log holds ${low} to ${high}${
-          nextOffset < low ? `: run \`tds rebuild ${build.projection}\`` : ''
-        }`,
+        `The checkpoint of ${name} is ${nextOffset}, the log holds ${low} to ${high}: run \`tds rebuild ${build.projection}\``,
       );
     }
   }
   return new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset]));
 }
 
-/** False when messages that the build has not read were deleted from the log, because a snapshot replaces them. */
+/**
+ * False when messages that the build has not read were deleted from the log, because a snapshot replaces them, and when the
+ * log has lost messages that the build has read.
+ */
 export async function canResume(
   db: Sql,
   kafka: Pick<Kafka, 'offsets'>,
@@ -72,8 +73,12 @@ export async function canResume(
   build: Build,
 ): Promise<boolean> {
   const stored = await storedCheckpoints(db, ownerOf(build), topic);
-  const lows = new Map((await kafka.offsets(topic)).map(({ partition, low }) => [partition, low]));
-  return stored.every(({ partition, nextOffset }) => nextOffset >= (lows.get(partition) ?? 0));
+  const ranges = await kafka.offsets(topic);
+  return stored.every(({ partition, nextOffset }) =>
+    ranges.some(
+      (range) => range.partition === partition && nextOffset >= range.low && nextOffset <= range.high,
+    ),
+  );
 }
 
 /**

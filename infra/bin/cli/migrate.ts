@@ -15,7 +15,7 @@ export function migrateCommand(program: Command, log: Logger, say: (line: string
       say(applied.length === 0 ? 'No pending migrations.' : `Applied migrations: ${applied.join(', ')}.`);
       say('Topics, tables and database roles are up to date.');
       for (const { name, version } of outdated)
-        say(`Projection ${name} is not served in version ${version}.`);
+        say(`Projection ${name} must be rebuilt in version ${version}.`);
       // One after the other, the first swap would hold back the newest blocks until the last.
       if (outdated.length > 0) say(`Run \`${rebuildOf(outdated)}\`.`);
     });

@@ -1,4 +1,10 @@
-import { needsRebuild, openBuild, updateTableSettings } from '../../../projections/engine/builds.ts';
+import {
+  needsRebuild,
+  openBuild,
+  servedBuild,
+  updateTableSettings,
+} from '../../../projections/engine/builds.ts';
+import { canResume } from '../../../projections/engine/checkpoints.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
 import { required } from '../../config.ts';
@@ -18,7 +24,7 @@ const PING_TIMEOUT_MS = 5000;
 export interface Prepared {
   /** Migrations that were applied. */
   readonly applied: readonly string[];
-  /** Projections that need a rebuild: no build is served, or one of another version. */
+  /** Projections that need a rebuild: no build is served, or one of another version, or one with a checkpoint outside the log. */
   readonly outdated: readonly Projection[];
 }
 
@@ -45,7 +51,10 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
     ]);
     const outdated: Projection[] = [];
     for (const projection of projections) {
-      if (await needsRebuild(pool, projection)) outdated.push(projection);
+      const served = await servedBuild(pool, projection);
+      const isOutsideLog = served !== null && !(await canResume(pool, kafka, projection.topic, served));
+      if (isOutsideLog) log.warn({ projection: projection.name }, 'checkpoint outside the log');
+      if (isOutsideLog || (await needsRebuild(pool, projection))) outdated.push(projection);
       else await openBuild(pool, clickhouse, projection);
     }
     await updateTableSettings(pool, clickhouse);

@@ -3,7 +3,7 @@ import type { Logger } from '../../log.ts';
 import { checkNode } from './check-node.ts';
 import { prepareStores } from './prepare-stores.ts';
 
-/** Migrates the stores, checks the chain of the node, and rebuilds outdated projections. */
+/** Migrates the stores, checks the chain of the node, and rebuilds the projections that need it. */
 export async function prepare(
   { log, say, signal }: { log: Logger; say: (line: string) => void; signal: AbortSignal },
   config: Config,

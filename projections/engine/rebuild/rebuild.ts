@@ -271,7 +271,8 @@ function swapTimedOut(): AppError {
 
 /**
  * Checkpoints of the served build; without one, those that every other projection of the topic has reached; where it cannot go
- * on because the log begins after them, as when PostgreSQL was restored from before a snapshot, the ends of the log.
+ * on because the log begins after them, as when PostgreSQL was restored from before a snapshot, or ends before them, as when
+ * Kafka has lost messages, the ends of the log.
  */
 async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebuilding): Promise<Goal> {
   const { topic } = projection;

@@ -495,6 +495,40 @@ test('tables that ClickHouse has lost are rebuilt from the log', async () => {
   }
 });
 
+test('a rebuild of what has read messages that Kafka has lost ends at the end of the log', async () => {
+  const own = await projectionWorld();
+  try {
+    await own.publish(blocks(0, 6));
+    await own.catchUp();
+    const rebuilt = async () =>
+      await rebuild(
+        {
+          ...own,
+          clock: systemClock,
+          metrics: createProjectionMetrics(new Registry()),
+          signal: new AbortController().signal,
+        },
+        [transfers],
+        { swap: true, onProgress: () => {} },
+      );
+    await own.pool.query(
+      "UPDATE tds.checkpoints SET next_offset = 9 WHERE consumer = 'transfers' AND partition = 0",
+    );
+    await expect(own.run()).rejects.toMatchObject({
+      message: expect.stringContaining('`tds rebuild transfers`'),
+    });
+    expect(await rebuilt()).toMatchObject({ isSwapped: true, messages: 6 });
+    await own.publish(blocks(6, 1));
+    await own.catchUp();
+    const [row] = await own.select(
+      `SELECT count() AS n FROM ${(await servedBuilds(own.pool)).table('transfers')} FINAL`,
+    );
+    expect(Number(row?.['n'])).toBe(56);
+  } finally {
+    await own.close();
+  }
+});
+
 test('a new read model on an old log is built before it is served, while the others go on', async () => {
   const own = await projectionWorld();
   try {
