@@ -15,10 +15,13 @@ import { VERIFY_DIFFERENCES } from './verify-runs.ts';
 import { abortRebuild } from './rebuild-runs.ts';
 
 const POLL_MS = 1000;
-/** Drop requests older than this: no process of `project` has run for so long, and an admin can ask again. */
+/** Requests older than this are not begun: the admin may have given them up. */
 const EXPIRED_MS = 3_600_000;
+/** Expired requests are looked for so far back. */
+const EXPIRED_SINCE_MS = 24 * EXPIRED_MS;
+const EXPIRE_EVERY_MS = 60_000;
 const MAX_ATTEMPTS = 3;
-/** Finished operations that are kept, besides those of the last two hours. */
+/** Finished operations that are kept, besides those of the last two days. */
 const KEPT_OPERATIONS = 500;
 /** Characters kept of what a command prints: its end, which sums it up. */
 const MAX_DETAIL = 10_000;
@@ -63,7 +66,12 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
       .finally(() => running.delete(request.id));
     running.set(request.id, { request, done });
   };
+  let expireAt = -Infinity;
   const beginPending = async (signal: AbortSignal): Promise<void> => {
+    if (clock.now() >= expireAt) {
+      await recordExpired(pool, clock.wallTime());
+      expireAt = clock.now() + EXPIRE_EVERY_MS;
+    }
     const ours = (): Request[] => [...running.values()].map(({ request }) => request);
     await showRunning(pool, ours());
     for (const request of await pendingRequests(pool, clock.wallTime())) {
@@ -109,6 +117,22 @@ async function pendingRequests(pool: Sql, now: number): Promise<Request[]> {
      WHERE state = 'running' AND updated_at < now() - make_interval(secs => $3)
      ORDER BY requested_at`,
     [now - EXPIRED_MS, TYPES, ABANDONED_SECONDS],
+  );
+}
+
+/** Ends requests that no process has begun in time, as when all of them were busy with long operations. */
+async function recordExpired(pool: Sql, now: number): Promise<void> {
+  const schema = await servedSchema(pool, 'accounts');
+  if (schema === null) return;
+  await pool.query(
+    `INSERT INTO tds.operations
+       (id, operation, subject, swap, requested_by, requested_at, state, detail, finished_at)
+     SELECT o.id, o.type, o.result ->> 'subject', (o.result ->> 'swap')::boolean, o.result ->> 'requested_by',
+       to_timestamp(o.issued_at / 1000.0), 'failed', 'Not begun within an hour: ask for it again', now()
+     FROM ${schema}.command_outcomes o
+     WHERE o.issued_at > $1 AND o.issued_at <= $2 AND o.accepted AND o.type = ANY ($3)
+     ON CONFLICT DO NOTHING`,
+    [now - EXPIRED_SINCE_MS, now - EXPIRED_MS, TYPES],
   );
 }
 
@@ -173,8 +197,8 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
   await pool.query(
     `DELETE FROM tds.operations WHERE state <> 'running' AND requested_at < to_timestamp($1 / 1000.0) AND id IN (
        SELECT id FROM tds.operations ORDER BY requested_at DESC OFFSET ${KEPT_OPERATIONS})`,
-    // Without its row, a younger one would be found again and repeated.
-    [deps.clock.wallTime() - 2 * EXPIRED_MS],
+    // Without its row, a younger one would be found again, and repeated or recorded as expired.
+    [deps.clock.wallTime() - 2 * EXPIRED_SINCE_MS],
   );
 }
 

@@ -154,6 +154,28 @@ test('an operation is answered 202 while no process carries it out, and done onc
   await eventually(async () => expect(await operation(json.id)).toMatchObject({ state: 'done' }));
 });
 
+test('a request that no process has begun within an hour is recorded as failed, once', async () => {
+  await quarantineEvent(7, 83);
+  const { json } = await world.post(`/api/admin/quarantine/${idOf(7)}/retry/`);
+  await world.api.pool.query(
+    'UPDATE accounts_v2_b1.command_outcomes SET issued_at = issued_at - 3600001 WHERE id = $1',
+    [json.id],
+  );
+  startWorker();
+  startWorker();
+  await eventually(async () =>
+    expect(await operation(json.id)).toMatchObject({
+      operation: 'quarantine.retry',
+      subject: idOf(7),
+      requested_by: json.requested_by,
+      state: 'failed',
+      detail: 'Not begun within an hour: ask for it again',
+      finished_at: expect.any(String),
+    }),
+  );
+  expect(await count('tds.repairs WHERE height = 83')).toBe(0);
+});
+
 test('a repeated Idempotency-Key is one operation, also for two processes that carry out', async () => {
   let runs = 0;
   const held = Promise.withResolvers<void>();
