@@ -98,7 +98,10 @@ export async function openShadowBuild(
     for (const row of rows.filter(({ state }) => state === 'building')) {
       const isOurs = row.version === projection.version && row.shape_hash === shapeHash(projection.ddl);
       if (isOurs && (await canResume(tx, storedBuild(row)))) found = row;
-      else await removeBuild(tx, clickhouse, storedBuild(row));
+      else {
+        await dropTables(clickhouse, row);
+        await deleteBuild(tx, row);
+      }
     }
     if (found !== null) return { shadow: describeBuild(projection, found.build), isResumed: true };
     return { shadow: await createBuild(tx, clickhouse, projection, rows, 'building'), isResumed: false };
@@ -122,7 +125,8 @@ export async function listBuilds(db: Sql, projection: string | null = null): Pro
 }
 
 /**
- * Drops a build's tables, checkpoints and halts.
+ * Drops a build's tables, checkpoints and halts. It is retired first, so that no rebuild resumes it: what an interrupted drop
+ * leaves is dropped by the next one.
  *
  * @throws CONFLICT when it is served
  */
@@ -132,15 +136,27 @@ export async function dropBuild(
   projection: string,
   number: number,
 ): Promise<void> {
-  const drop = async (): Promise<void> =>
+  const retire = async (tx: PoolClient, rows: readonly BuildRow[]): Promise<StoredBuild> => {
+    const row = rows.find(({ build }) => build === number);
+    if (row === undefined) throw new AppError('NOT_FOUND', `${projection} has no build ${number}`);
+    if (row.state === 'serving') {
+      throw new AppError('CONFLICT', `Build ${number} of ${projection} is served: rebuild it first`);
+    }
+    await tx.query(
+      `UPDATE tds.builds SET state = 'retired', retired_at = coalesce(retired_at, now())
+       WHERE projection = $1 AND build = $2`,
+      [projection, number],
+    );
+    return storedBuild(row);
+  };
+  const drop = async (): Promise<void> => {
+    const build = await changingBuilds(pool, projection, retire);
+    // In no transaction: this waits for reads of the tables, of which an export takes up to an hour.
+    await dropTables(clickhouse, build);
     await changingBuilds(pool, projection, async (tx, rows) => {
-      const row = rows.find(({ build }) => build === number);
-      if (row === undefined) throw new AppError('NOT_FOUND', `${projection} has no build ${number}`);
-      if (row.state === 'serving') {
-        throw new AppError('CONFLICT', `Build ${number} of ${projection} is served: rebuild it first`);
-      }
-      await removeBuild(tx, clickhouse, storedBuild(row));
+      if (rows.some((row) => row.build === number && row.state === 'retired')) await deleteBuild(tx, build);
     });
+  };
   const [known] = (await listBuilds(pool, projection)).filter(({ build }) => build === number);
   await (known?.state === 'building' ? withRebuildLock(pool, [projection], drop) : drop());
 }
@@ -287,14 +303,22 @@ async function createBuild(
   return build;
 }
 
-async function removeBuild(
-  tx: PoolClient,
+/** Drops the tables of a build in ClickHouse. */
+async function dropTables(
   clickhouse: Pick<ClickHouse, 'ddl'>,
-  { projection, build, names }: StoredBuild,
+  { names }: Pick<Build, 'names'>,
 ): Promise<void> {
-  const { schema, ...tables } = names;
-  if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
+  const { schema: _, ...tables } = names;
   for (const table of Object.values(tables)) await clickhouse.ddl(`DROP TABLE IF EXISTS ${table} SYNC`);
+}
+
+/** Deletes what PostgreSQL has of a build. */
+async function deleteBuild(
+  tx: PoolClient,
+  { projection, build, names }: Pick<Build, 'projection' | 'build' | 'names'>,
+): Promise<void> {
+  const { schema } = names;
+  if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
   await tx.query('DELETE FROM tds.checkpoints WHERE consumer = $1 AND build = $2', [projection, build]);
   for (const table of ['projection_halts', 'builds']) {
     await tx.query(`DELETE FROM tds.${table} WHERE projection = $1 AND build = $2`, [projection, build]);

@@ -105,17 +105,23 @@ function buildsCommand(program: Command, log: Logger, say: (line: string) => voi
     });
 }
 
-/** Drops the builds that a rebuild replaced, once no request reads them. */
+/** Drops the builds that a rebuild replaced, once no request reads them; the others also if one fails. */
 async function dropPrevious(
-  { pool, clickhouse }: Stores,
+  { pool, clickhouse, log }: Stores,
   { builds }: RebuildReport,
   say: (line: string) => void,
 ): Promise<void> {
   await sleep(READERS_GONE_MS);
   for (const { projection, before } of builds) {
     if (before === null) continue;
-    await dropBuild(pool, clickhouse, projection, before);
-    say(`${projection}: build ${before} is dropped.`);
+    try {
+      await dropBuild(pool, clickhouse, projection, before);
+      say(`${projection}: build ${before} is dropped.`);
+    } catch (error) {
+      // An export that reads its tables may take longer than ClickHouse is waited for.
+      log.error({ err: error }, `build not dropped: run \`tds builds drop ${projection} ${before}\``);
+      process.exitCode = 1;
+    }
   }
 }
 

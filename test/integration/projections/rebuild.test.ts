@@ -398,6 +398,32 @@ describe('a rebuild refuses', () => {
     expect(rows).toEqual([]);
   });
 
+  test('to resume a shadow build whose drop was interrupted, which the next drop finishes', async () => {
+    const { builds } = await rebuildNow({ projections: [transfers], swap: false });
+    const shadow = builds[0]?.after ?? 0;
+    const isLockFree: boolean[] = [];
+    const clickhouse = {
+      async ddl() {
+        const { rows } = await world.pool.query<{ free: boolean }>(
+          "SELECT pg_try_advisory_xact_lock(hashtext('tds.builds')) AS free",
+        );
+        isLockFree.push(rows[0]?.free === true);
+        throw new Error('an export reads it');
+      },
+    };
+    const dropped = dropBuild(world.pool, clickhouse, 'transfers', shadow);
+    await expect(dropped).rejects.toThrow('an export reads it');
+    expect(isLockFree).toEqual([true]);
+    expect(await buildsOf('transfers')).toContain(`${shadow} retired`);
+    const { builds: anew } = await rebuildNow({ projections: [transfers], swap: false });
+    expect(anew).toMatchObject([{ after: shadow + 1, isResumed: false }]);
+    await dropBuild(world.pool, world.clickhouse, 'transfers', shadow);
+    expect((await listBuilds(world.pool, 'transfers')).map(({ build }) => build)).not.toContain(shadow);
+    await expect(
+      world.select(`SELECT 1 AS x FROM transfers_v${transfers.version}_b${shadow}`),
+    ).rejects.toThrow();
+  });
+
   test('when the beginning of the topic is gone', async () => {
     const { name } = topics.chainBlocks;
     const { brokers, prefix } = world.kafkaAddress;
