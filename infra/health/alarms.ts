@@ -9,6 +9,9 @@ export interface Alarms {
 /** The alarm that the node answers, but has no new block. */
 export const HEAD_STALLED = 'node.head-stalled';
 
+/** The alarms about contracts whose standard the node does not report; their addresses follow. */
+export const UNCLASSIFIED = 'contract.unclassified:';
+
 export function createAlarms(pool: Pool): Alarms {
   return {
     async raise(name, detail) {

@@ -64,8 +64,9 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
     isReconcileDue,
     replaced: { top: -1 },
     async progress() {
+      const hasFailed = failures > 0;
       failures = 0;
-      await health.progress(chunk);
+      await health.progress(chunk, hasFailed);
     },
     forgetHead: () => health.forgetHead(chunk),
     headSeen: (head, indexed) =>

@@ -1,5 +1,6 @@
-import { HEAD_STALLED } from '../../infra/health/alarms.ts';
+import { HEAD_STALLED, UNCLASSIFIED } from '../../infra/health/alarms.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { LIVE } from '../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint } from '../node/types.ts';
 import type { Fence, IngestDeps } from './ports.ts';
 
@@ -31,7 +32,12 @@ const STARTED = { stalled: false, alarmed: true, head: null, isHeadStalled: null
 
 const failing = (chunk: string): string => `ingest.failing:${chunk}`;
 const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;
-const alarmsOf = (chunk: string): string[] => [failing(chunk), stalling(chunk)];
+/** A reorg of the live chunk may have removed the block that needed a contract. One still needed fails, and is raised, again. */
+const alarmsOf = (chunk: string): string[] => [
+  failing(chunk),
+  stalling(chunk),
+  ...(chunk === LIVE ? [UNCLASSIFIED] : []),
+];
 
 export type Health = ReturnType<typeof createHealth>;
 
@@ -95,11 +101,11 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       watched.delete(chunk);
       metrics.stalled.set({ chunk }, 0);
     },
-    /** The chunk made progress, or has nothing to do. Clears its alarms. */
-    async progress(chunk: string): Promise<void> {
+    /** The chunk made progress, perhaps after failures, or has nothing to do. Clears its alarms. */
+    async progress(chunk: string, hasFailed = false): Promise<void> {
       const state = watched.get(chunk);
       if (state === undefined) return;
-      state.progressAt = clock.now();
+      Object.assign(state, { progressAt: clock.now(), alarmed: state.alarmed || hasFailed });
       if (!state.stalled && !state.alarmed) return;
       if (state.stalled) log.info({ chunk }, 'chunk progresses again');
       metrics.stalled.set({ chunk }, 0);

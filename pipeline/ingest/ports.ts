@@ -307,6 +307,7 @@ export interface IngestStore {
 
   /** With a fence whose epoch has ended neither changes anything: alarms belong to the current lease holder. */
   raiseAlarm(name: string, detail: string, fence?: Fence): Promise<void>;
+  /** A name that ends with a colon stands for every alarm whose name begins with it. */
   clearAlarms(names: readonly string[], fence?: Fence): Promise<void>;
 }
 

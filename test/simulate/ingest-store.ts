@@ -271,7 +271,9 @@ export function createSimStore(now: () => number): SimStore {
     },
     async clearAlarms(names, fence) {
       if (fence !== undefined && rows.get(fence.name)?.epoch !== fence.epoch) return;
-      for (const name of names) alarms.delete(name);
+      for (const alarm of alarms.keys())
+        if (names.some((name) => alarm === name || (name.endsWith(':') && alarm.startsWith(name))))
+          alarms.delete(alarm);
     },
   };
 }

@@ -1,7 +1,7 @@
 import PQueue from 'p-queue';
 import { z } from 'zod';
 
-import { createAlarms } from '../../../infra/health/alarms.ts';
+import { UNCLASSIFIED, createAlarms } from '../../../infra/health/alarms.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { createLruCache } from '../../../infra/lru.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
@@ -113,7 +113,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
   };
 }
 
-const alarmOf = (contract: Felt): string => `contract.unclassified:${contract}`;
+const alarmOf = (contract: Felt): string => UNCLASSIFIED + contract;
 
 /** Raises an alarm that names a contract about which the node gives no answer, and clears it once there is one. */
 function createFailureAlarms(pool: Pool, log: Logger) {

@@ -88,10 +88,12 @@ export function createRepairStore({ rows, fenced }: Statements) {
       }
     },
     async clearAlarms(names, fence) {
-      if (fence === undefined) await rows(anyRow, 'DELETE FROM tds.alarms WHERE name = ANY($1)', [names]);
+      const remove = (list: string): string =>
+        `DELETE FROM tds.alarms WHERE (name = ANY(${list}) OR split_part(name, ':', 1) || ':' = ANY(${list}))`;
+      if (fence === undefined) await rows(anyRow, remove('$1'), [names]);
       else {
-        const remove = 'DELETE FROM tds.alarms WHERE name = ANY($3) AND EXISTS (SELECT 1 FROM lease)';
-        await rows(anyRow, `WITH ${HELD} ${remove}`, [fence.name, fence.epoch, names]);
+        const held = `WITH ${HELD} ${remove('$3')} AND EXISTS (SELECT 1 FROM lease)`;
+        await rows(anyRow, held, [fence.name, fence.epoch, names]);
       }
     },
   } satisfies Partial<IngestStore>;

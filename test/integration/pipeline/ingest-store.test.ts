@@ -149,7 +149,10 @@ test('an alarm is raised and cleared only by the lease holder', async () => {
   await store.clearAlarms(['ingest.stalled:start']);
   await store.clearAlarms(['ingest.stalled:live'], former);
   expect(await alarms()).toEqual([{ name: 'ingest.stalled:live', detail: 'by the holder, again' }]);
+  await store.raiseAlarm('contract.unclassified:0x1', 'no answer');
   await store.clearAlarms(['ingest.stalled:live'], fence);
+  expect(await alarms()).toEqual([{ name: 'contract.unclassified:0x1', detail: 'no answer' }]);
+  await store.clearAlarms(['contract.unclassified:'], fence);
   expect(await alarms()).toEqual([]);
 });
 

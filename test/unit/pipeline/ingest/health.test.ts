@@ -197,6 +197,21 @@ test('raises an alarm while the node is unavailable at startup, and indexes when
   expect(new Set(messages(world).map(({ block }) => block.height)).size).toBe(world.chain.blocks().length);
 });
 
+test('clears the alarms of contracts when the live chunk goes on after a failure', async () => {
+  const world = createWorld({ seed: 4 });
+  world.startIngester();
+  await world.clock.run(60_000);
+  // The block that needed the contract was reorged away, so that no look-up of it will succeed.
+  await world.store.raiseAlarm('contract.unclassified:0x1', 'no answer');
+  world.chain.advance(1);
+  world.faulty.part = 'node';
+  world.faultRates.faults = 1000;
+  await world.clock.run(1000);
+  world.faultRates.faults = 0;
+  await world.clock.run(60_000);
+  expect(alarmsOf(world)).toEqual([]);
+});
+
 /** A process that was frozen past its lease, and its successor; both change alarms. */
 async function twoHolders() {
   let now = 1_700_000_000_000;
