@@ -24,8 +24,7 @@ import type { Matcher, MatchPlan } from './matcher.ts';
 import { notifyBalances, revertBalances } from './notified-balances.ts';
 import type { BalanceChange } from './notified-balances.ts';
 import type { Blocked } from './paused-partitions.ts';
-import { isSkipped, projectionProgress } from './projection-progress.ts';
-import type { ProjectionProgress } from './projection-progress.ts';
+import { isSkipped, progressAtHeight, projectionProgress } from './projection-progress.ts';
 import { distinctSubjects, indexSubscribers } from './subjects.ts';
 import type { EventSubject } from './subjects.ts';
 
@@ -61,6 +60,8 @@ interface Around {
  * - A block that is not projected within 10 s, or that is behind a halted projection, pauses its partition: an alarm names
  *   the halt, other partitions and events continue, and matching resumes at that block once it is projected. No event is
  *   dropped. Only a block whose message an operator makes the projections skip is never notified: its balances are unknown.
+ * - A block below a gap in the index waits in the same way for the blocks that the log has there, but not for a halted
+ *   projection. Its balances are null where the gap stays.
  * - A stop during a wait abandons the batch: nothing is committed, and the next dispatcher begins with that block.
  */
 export function balanceMatcher(
@@ -101,16 +102,21 @@ function createBlockMatch(
   deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
 ): (message: BlockAccepted, logged: LogMessage, schema: string) => Promise<MatchPlan | Blocked | null> {
   const { pool, clock, metrics, log } = deps;
-  const readBalances = createBalanceReader(deps);
+  const readBalances = createGapWait(deps);
   return async (message, logged, schema) => {
     const { seq } = message;
     const { hash, height, timestamp } = message.block;
     const { legs, webhooksOf } = await matchLegs(deps, message, schema);
     if (legs.length === 0) return null;
-    const blocked = await untilProjected(deps, logged);
+    const blocked = await untilProjected(
+      deps,
+      logged,
+      async () => await projectionProgress(pool, PROJECTIONS, logged),
+    );
     if (blocked !== null) return blocked;
     const pairs = await unlessUnknown(deps, pairsOf(legs));
-    const balances = await readBalances(message.block, pairs);
+    const balances = await readBalances(message.block, pairs, logged);
+    if (balances !== null && 'progress' in balances) return balances;
     if (balances === null) {
       // Another block has the height, and has changes of its own; or an operator had this one skipped.
       if (await isSkipped(pool, PROJECTIONS, logged)) {
@@ -155,20 +161,59 @@ async function matchLegs(
   return { legs: legs.filter((leg) => webhooksOf(leg).size > 0), webhooksOf };
 }
 
-/** Null once the message is projected; gives up at a halt, or after `PROJECTED_WITHIN_MS`. */
+/** Null once the progress is `projected`; gives up at a halt, or after `PROJECTED_WITHIN_MS`. */
 async function untilProjected(
-  { pool, clock, signal }: MatchDeps,
-  logged: LogMessage,
+  { clock, signal }: MatchDeps,
+  { offset }: LogMessage,
+  progress: Blocked['progress'],
 ): Promise<Blocked | null> {
-  const progress = async (): Promise<ProjectionProgress> =>
-    await projectionProgress(pool, PROJECTIONS, logged);
   const { state } = await pollUntil(progress, (found) => found.state !== 'behind', {
     everyMs: POLL_MS,
     withinMs: PROJECTED_WITHIN_MS,
     clock,
     signal,
   });
-  return state === 'projected' ? null : { offset: logged.offset, progress };
+  return state === 'projected' ? null : { offset, progress };
+}
+
+/**
+ * Returns a function that reads balances after a block. Where blocks between it and the newest are missing, it first waits
+ * until the projections have read what the log then holds of their partition, or are halted there. A gap that stays after
+ * that leaves all balances unknown.
+ */
+function createGapWait(
+  deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
+): (
+  block: BlockAccepted['block'],
+  pairs: readonly (Pair & PairFacts)[],
+  logged: LogMessage,
+) => Promise<ReadonlyMap<string, bigint | null> | Blocked | null> {
+  const readBalances = createBalanceReader(deps);
+  // Kept for a block that is matched again after it was blocked: later ends of the log are not waited for.
+  let latest: ({ readonly gap: number } & Pick<Blocked, 'progress'>) | null = null;
+  return async (block, pairs, logged) => {
+    let passed: number | null = null;
+    for (;;) {
+      const found = await readBalances(block, pairs);
+      if (found === null || !('gap' in found)) return found;
+      const { gap } = found;
+      if (gap === passed) return new Map();
+      const wait = latest?.gap === gap ? latest : { gap, progress: await progressUntilHalt(deps, gap) };
+      latest = wait;
+      const blocked = await untilProjected(deps, logged, wait.progress);
+      if (blocked !== null) return blocked;
+      passed = gap;
+    }
+  };
+}
+
+/** Progress at a height; a halted projection counts as done. */
+async function progressUntilHalt(deps: MatchDeps, height: number): Promise<Blocked['progress']> {
+  const progress = await progressAtHeight(deps, PROJECTIONS, height);
+  return async () => {
+    const found = await progress();
+    return found.state === 'halted' ? { state: 'projected' } : found;
+  };
 }
 
 /**

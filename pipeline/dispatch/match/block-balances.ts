@@ -37,22 +37,28 @@ interface FoundBalance {
 }
 /** Balances after a block, by `pairKey`. */
 type Found = ReadonlyMap<string, FoundBalance>;
+/** The index lacks a block between this one and the newest: no balance after this one is known. */
+interface Gap {
+  /** The highest missing height. */
+  readonly gap: number;
+}
 
 /**
  * Returns a function that reads balances after a block, by `pairKey`, null for an unknown one; null where the block is no
- * longer indexed. Unknown balances are requested from the chain, and waited for until each pair has been read or refused: a
- * balance can stay unknown after that.
+ * longer indexed, a gap where blocks above it are missing. Unknown balances are requested from the chain, and waited for
+ * until each pair has been read or refused: a balance can stay unknown after that.
  */
 export function createBalanceReader(
   deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
-): (block: Block, subjects: readonly Subject[]) => Promise<ReadonlyMap<string, bigint | null> | null> {
+): (block: Block, subjects: readonly Subject[]) => Promise<ReadonlyMap<string, bigint | null> | Gap | null> {
   const { clock, signal } = deps;
   let retryChainAt = 0;
-  const find = async (block: Block, subjects: readonly Subject[]): Promise<Found | null> => {
+  const find = async (block: Block, subjects: readonly Subject[]): Promise<Found | Gap | null> => {
     const before = await findUnlessReorg(deps, block, subjects);
+    if (before === null || 'gap' in before) return before;
     const unknown = subjects.filter(
       (subject) =>
-        isReadable(subject) && hasDeltas(subject) && before?.get(pairKey(subject))?.balance === null,
+        isReadable(subject) && hasDeltas(subject) && before.get(pairKey(subject))?.balance === null,
     );
     if (unknown.length === 0) return before;
     const requestedAt = await requestFromChain(deps, unknown);
@@ -63,7 +69,7 @@ export function createBalanceReader(
       });
     const after = await pollUntil(
       async () => await findUnlessReorg(deps, block, subjects),
-      (found) => found === null || unanswered(found).length === 0,
+      (found) => found === null || 'gap' in found || unanswered(found).length === 0,
       {
         everyMs: POLL_MS,
         withinMs: clock.now() < retryChainAt ? CHAIN_WITHIN_MS_OF_RETRY : CHAIN_WITHIN_MS,
@@ -71,13 +77,14 @@ export function createBalanceReader(
         signal,
       },
     );
-    if (after !== null)
-      retryChainAt = unanswered(after).length < unknown.length ? 0 : clock.now() + CHAIN_RETRY_MS;
+    if (after === null || 'gap' in after) return after;
+    retryChainAt = unanswered(after).length < unknown.length ? 0 : clock.now() + CHAIN_RETRY_MS;
     return after;
   };
   return async (block, subjects) => {
     const found = await find(block, subjects);
-    return found === null ? null : new Map([...found].map(([pair, { balance }]) => [pair, balance]));
+    if (found === null || 'gap' in found) return found;
+    return new Map([...found].map(([pair, { balance }]) => [pair, balance]));
   };
 }
 
@@ -86,9 +93,9 @@ async function findUnlessReorg(
   deps: MatchDeps,
   block: Block,
   subjects: readonly Subject[],
-): Promise<Found | null> {
+): Promise<Found | Gap | null> {
   const { readServed, clock, signal } = deps;
-  const find = async (): Promise<Found | null | 'reorg'> =>
+  const find = async (): Promise<Found | Gap | null | 'reorg'> =>
     await readServed((served) => balancesAfter(deps, served, block, subjects));
   const found = await pollUntil(find, (one) => one !== 'reorg', {
     everyMs: POLL_MS,
@@ -121,7 +128,7 @@ async function balancesAfter(
   served: ServedBuilds,
   { height, hash }: Block,
   pairs: readonly Subject[],
-): Promise<Found | null | 'reorg'> {
+): Promise<Found | Gap | null | 'reorg'> {
   const readsOf = await chainReads(pool, served, pairs);
   const all = pairs.map((pair) => ({ ...pair, anchors: readsOf(pair).anchors }));
   const requestedAt = (pair: Pair): number => {
@@ -156,6 +163,7 @@ async function balancesAfter(
     if (replaced.size === 0) {
       // The ledger was read of this block only if it still is the indexed one.
       if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
+      if (height < run.start) return { gap: run.start - 1 };
       return new Map(
         pairs.map((pair, i) => [
           pairKey(pair),

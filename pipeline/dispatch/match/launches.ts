@@ -9,7 +9,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { decimalsOf } from '../../../schemas/money.ts';
-import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { topics } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
@@ -18,8 +18,7 @@ import type { MatchDeps } from '../deps.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
-import { projectionProgress } from './projection-progress.ts';
-import type { ProjectionProgress } from './projection-progress.ts';
+import { progressAtHeight } from './projection-progress.ts';
 
 type Described = Extract<TokensMessage, { type: 'token.described' }>;
 
@@ -62,7 +61,8 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
           const { token, block } = message;
           const ids = await launchSubscribers(pool, schema, { token, height: block });
           if (ids.length === 0) return null;
-          const progress = await progressOfBlock(deps, block);
+          // A token is described after its block was logged.
+          const progress = await progressAtHeight(deps, ['indexed-blocks'], block);
           // Read before the tables: once it is projected, they have the block.
           const { state, launch } = await pollUntil(
             async () => ({ ...(await progress()), launch: await readLaunch(deps, message) }),
@@ -87,19 +87,6 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
       };
     },
   };
-}
-
-/** Progress of the index up to the present end of the block's partition: a token is described after its block was logged. */
-async function progressOfBlock(
-  { kafka, pool }: MatchDeps,
-  block: number,
-): Promise<() => Promise<ProjectionProgress>> {
-  const topic = topics.chainBlocks;
-  const partition = partitionOfHeight(block);
-  const range = (await kafka.offsets(topic)).find((one) => one.partition === partition);
-  const offset = (range?.high ?? 0) - 1;
-  return async () =>
-    await projectionProgress(pool, ['indexed-blocks'], { topic: topic.name, partition, offset });
 }
 
 async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {

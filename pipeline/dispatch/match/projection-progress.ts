@@ -3,6 +3,8 @@ import { z } from 'zod';
 import type { LogMessage } from '../../../infra/kafka/client.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import type { MatchDeps } from '../deps.ts';
 
 /** How far the served builds of some projections are with one message of the log. */
 export type ProjectionProgress =
@@ -37,7 +39,7 @@ export async function projectionProgress(
      ORDER BY wanted.projection`,
     [projections, topic, partition],
   );
-  const missing = rows.filter(({ next_offset: next }) => next === null || next <= offset);
+  const missing = rows.filter(({ next_offset: next }) => (next ?? 0) <= offset);
   const halted = missing.find(({ halted_offset: at }) => at !== null && at <= offset);
   if (halted !== undefined) {
     const { projection, halted_offset: at, reason } = halted;
@@ -48,6 +50,19 @@ export async function projectionProgress(
   const { projection, next_offset: next } = behind;
   const reached = next === null ? 'has no checkpoint' : `is at ${topic}:${partition}:${next}`;
   return { state: 'behind', detail: `${projection} ${reached}` };
+}
+
+/** Progress up to the present end of the partition that has a height of the chain. */
+export async function progressAtHeight(
+  { kafka, pool }: Pick<MatchDeps, 'kafka' | 'pool'>,
+  projections: readonly string[],
+  height: number,
+): Promise<() => Promise<ProjectionProgress>> {
+  const topic = topics.chainBlocks;
+  const partition = partitionOfHeight(height);
+  const range = (await kafka.offsets(topic)).find((one) => one.partition === partition);
+  const offset = (range?.high ?? 0) - 1;
+  return async () => await projectionProgress(pool, projections, { topic: topic.name, partition, offset });
 }
 
 /** True where an operator has made one of these projections skip the message. */

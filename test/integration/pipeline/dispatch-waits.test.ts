@@ -343,6 +343,23 @@ it('sends no balance of a token whose earlier blocks are still to be repaired', 
   expect((await bodies('balance.changed')).get(1027)).toMatchObject({ balance: null, change: '5' });
 });
 
+it('waits for blocks that the log has between a block and the newest indexed one', async () => {
+  await stopDispatching();
+  await publishBlocks(block(1028, mint(1n)), block(2048));
+  await world.settled();
+  await stopProjecting();
+  await publishBlocks(...Array.from({ length: 1019 }, (_, i) => block(1029 + i)));
+  await dispatch();
+  await until(async () => (await gauge('tds_webhook_matcher_paused', 'balances', 1)) === 1);
+  expect((await bodies('balance.changed')).has(1028)).toBe(false);
+  await project();
+  await until(async () => (await bodies('balance.changed')).has(1028));
+  expect((await bodies('balance.changed')).get(1028)).toMatchObject({
+    balance: '1124',
+    previous_balance: '1123',
+  });
+});
+
 /** The requests of balances so far, by account. */
 async function requested(): Promise<ReadonlyMap<Felt, number>> {
   const found = new Map<Felt, number>();
@@ -399,6 +416,11 @@ describe('a balance that cannot be known', () => {
     expect(await sent(5001, 7000)).toBe(null);
   });
 
+  it('is not waited for where the log lacks blocks above it', async () => {
+    await publishBlocks(block(2049, mint(9n)));
+    expect(await sent(2049, 7000)).toBe(null);
+  });
+
   it('is not waited for once the contract has refused it', async () => {
     const refused = block(5002, mintTo(BOB));
     await publishBlocks(refused);
@@ -425,5 +447,16 @@ describe('a balance that cannot be known', () => {
     expect(height).toBeLessThan(5020);
     // From then on there is time again.
     expect(await known(height + 1)).toBe('77');
+  });
+
+  it('is not waited for where a projection is halted above it', async () => {
+    poison = 5100;
+    await publishBlocks(block(poison));
+    await until(async () => {
+      const { rows } = await world.pool.query('SELECT 1 FROM tds.projection_halts');
+      return rows.length > 0;
+    });
+    await publishBlocks(block(2050, mint(9n)));
+    expect(await sent(2050, 7000)).toBe(null);
   });
 });
