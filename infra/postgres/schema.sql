@@ -690,6 +690,7 @@ CREATE TABLE tds.repairs (
   reread boolean DEFAULT false NOT NULL,
   attempts integer DEFAULT 0 NOT NULL,
   next_try_at timestamp with time zone DEFAULT now() NOT NULL,
+  replaces_orphan boolean DEFAULT false NOT NULL,
   CONSTRAINT repairs_pkey PRIMARY KEY (id)
 );
 

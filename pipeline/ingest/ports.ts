@@ -238,6 +238,8 @@ export interface Repair {
   readonly round: number;
   /** The block in the log is missing or incomplete: fetch it from the node again. */
   readonly reread?: boolean;
+  /** The block replaces an orphan that an operator has reverted: published as by a reorg, so that webhooks are notified. */
+  readonly replacesOrphan?: boolean;
 }
 
 /**

@@ -92,22 +92,23 @@ export async function publishReverted(
 
 /**
  * Reverts every version of a block that may be in the log (each body with each contracts map), and publishes the
- * repaired one as accepted.
+ * repaired one as accepted, with this cause.
  */
 export async function publishRepaired(
   deps: AcceptDeps,
   lease: Lease,
   previous: { readonly bodies: readonly BlockBody[]; readonly maps: readonly ContractsMap[] },
   repaired: PublishedBlock,
+  cause: BlockCause,
 ): Promise<void> {
   const { clock, metrics } = deps;
   const { block, contracts } = repaired;
-  const stamp = { cause: 'repair', chunk: lease.name } as const;
+  const { name: chunk } = lease;
   const messages = [];
   for (const version of combinations(previous.bodies, previous.maps)) {
-    messages.push(reverted(version, { ...stamp, seq: await lease.seq.forRevert() }));
+    messages.push(reverted(version, { seq: await lease.seq.forRevert(), cause: 'repair', chunk }));
   }
-  messages.push(accepted(repaired, { ...stamp, seq: await lease.seq.forAccept() }));
+  messages.push(accepted(repaired, { seq: await lease.seq.forAccept(), cause, chunk }));
   const malformed = malformedEvents(block, contracts);
   const stillMalformed = new Set(malformed.map((event) => quarantineId(block, event)));
   // Before the blocks: once the repaired block is in the log, a restarted repair may not find the previous one any more.

@@ -21,6 +21,7 @@ interface RepairRow {
   readonly height: number;
   round: number;
   reread: boolean;
+  replacesOrphan: boolean;
   maps: ContractsMap[];
   done: boolean;
   attempts: number;
@@ -28,7 +29,7 @@ interface RepairRow {
 }
 
 export interface SimStore extends IngestStore {
-  requestRepair(height: number, reread?: boolean): void;
+  requestRepair(height: number, reread?: boolean, replacesOrphan?: boolean): void;
   readonly alarms: ReadonlyMap<string, string>;
   /** The revision of a chunk; throws `LEASE_LOST` if the epoch has ended, or the revision is lower than known. */
   revision(fence: Fence, known: number): number;
@@ -80,15 +81,16 @@ export function createSimStore(now: () => number): SimStore {
       if (row === undefined || row.epoch !== epoch || row.revision < known) throw leaseLost({ name, epoch });
       return row.revision;
     },
-    requestRepair(height, reread = false) {
+    requestRepair(height, reread = false, replacesOrphan = false) {
       const pending = repairs.find((one) => one.height === height && !one.done);
       if (pending === undefined) {
-        const repair = { id: repairs.length + 1, height, round: 1, reread };
+        const repair = { id: repairs.length + 1, height, round: 1, reread, replacesOrphan };
         repairs.push({ ...repair, maps: [], done: false, attempts: 0, nextTryAt: now() });
       } else {
         Object.assign(pending, { attempts: 0, nextTryAt: now() });
         pending.round += 1;
         pending.reread ||= reread;
+        pending.replacesOrphan ||= replacesOrphan;
       }
     },
     chunkAt(height) {
@@ -237,7 +239,13 @@ export function createSimStore(now: () => number): SimStore {
         .filter((one) => !one.done && one.nextTryAt <= now())
         .filter((one) => one.height >= start && one.height <= (end ?? Infinity))
         .toSorted((a, b) => a.nextTryAt - b.nextTryAt);
-      return due.slice(0, limit).map(({ id, height, round, reread }) => ({ id, height, round, reread }));
+      return due.slice(0, limit).map(({ id, height, round, reread, replacesOrphan }) => ({
+        id,
+        height,
+        round,
+        reread,
+        replacesOrphan,
+      }));
     },
     async postponeRepair(fence, { id, round }) {
       fencedRow(fence);

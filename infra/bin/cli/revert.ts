@@ -64,7 +64,10 @@ async function revert(stores: Stores, orphan: BlockPoint): Promise<string> {
       metrics: ingestMetrics,
       settings: { leaseMs: LEASE_MS, holder: `tds-revert:${randomUUID().slice(0, 8)}` },
       requestRepairs: (finals) =>
-        requestRepairs(pool, finals, `revert ${orphan.height} ${orphan.hash}`, { reread: true }),
+        requestRepairs(pool, finals, `revert ${orphan.height} ${orphan.hash}`, {
+          reread: true,
+          replacesOrphan: true,
+        }),
     },
     orphan,
   );

@@ -12,7 +12,7 @@ import type { LoggedVersion } from './versions.ts';
 
 export interface RevertDeps extends ReconcileDeps, LeaseDeps {
   readonly node: Pick<Node, 'getBlockHeader'>;
-  /** Has final blocks fetched from the node and published again; returns how many. */
+  /** Has final blocks fetched from the node and published again, as by a reorg; returns how many. */
   readonly requestRepairs: (heights: readonly number[]) => Promise<number>;
 }
 

@@ -80,7 +80,7 @@ async function runRound(deps: IngestDeps, lease: Lease, pending: readonly Repair
  */
 async function repairBlock(deps: RepairDeps, lease: Lease, repair: Repair): Promise<boolean> {
   const { store, log } = deps;
-  const { height, reread = false } = repair;
+  const { height, reread = false, replacesOrphan = false } = repair;
   const { cursor, plan } = await store.chunk(lease);
   if (height >= cursor) {
     // It may be in the log already, or be published as recorded, although the cursor has not passed it.
@@ -109,7 +109,8 @@ async function repairBlock(deps: RepairDeps, lease: Lease, repair: Repair): Prom
     ...(refetched === null || earlierMaps.length === 0 ? [] : [refetched]),
   ];
   const maps = [...(published?.maps ?? []), ...earlierMaps];
-  await publishRepaired(deps, lease, { bodies, maps }, { block: body, contracts });
+  const cause = replacesOrphan ? 'reorg' : 'repair';
+  await publishRepaired(deps, lease, { bodies, maps }, { block: body, contracts }, cause);
   await store.finishRepair(lease, repair, contracts, refetched ?? undefined);
   log.info({ chunk: lease.name, height, refetched: refetched !== null }, 'block repaired');
   return true;

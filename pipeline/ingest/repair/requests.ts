@@ -17,25 +17,27 @@ export const RECLASSIFY = 'reclassify ';
  * Requests repairs of distinct heights; a repeated request for a pending repair makes it due at once, and adds its reason.
  *
  * @param options.reread fetch the blocks from the node again, instead of reading them from the log
+ * @param options.replacesOrphan publish the blocks as those of a reorg, of which webhooks are notified
  */
 export async function requestRepairs(
   pool: Pool,
   heights: readonly number[],
   reason: string,
-  { reread = false }: { reread?: boolean } = {},
+  { reread = false, replacesOrphan = false }: { reread?: boolean; replacesOrphan?: boolean } = {},
 ): Promise<number> {
   let requested = 0;
   for (let from = 0; from < heights.length; from += HEIGHTS_PER_STATEMENT) {
     const rows = await sqlRows(
       pool,
       z.object({ id: z.int() }),
-      `INSERT INTO tds.repairs (height, reason, reread) SELECT unnest($1::bigint[]), $2, $3
+      `INSERT INTO tds.repairs (height, reason, reread, replaces_orphan) SELECT unnest($1::bigint[]), $2, $3, $4
        ON CONFLICT (height) WHERE done_at IS NULL
        DO UPDATE SET round = tds.repairs.round + 1, reread = tds.repairs.reread OR excluded.reread,
+         replaces_orphan = tds.repairs.replaces_orphan OR excluded.replaces_orphan,
          reason = CASE WHEN strpos(tds.repairs.reason, excluded.reason) > 0 THEN tds.repairs.reason
            ELSE tds.repairs.reason || ', ' || excluded.reason END,
          attempts = 0, next_try_at = now() RETURNING id`,
-      [heights.slice(from, from + HEIGHTS_PER_STATEMENT), reason, reread],
+      [heights.slice(from, from + HEIGHTS_PER_STATEMENT), reason, reread, replacesOrphan],
     );
     requested += rows.length;
   }

@@ -11,7 +11,13 @@ import type { Statements } from './sql.ts';
 /** Delay before a repair is attempted again: the base, doubled by each attempt. */
 export const REPAIR_BACKOFF = { baseMs: 2000, maxMs: 120_000 };
 
-const repairRow = z.object({ id: z.int(), height, round: z.int(), reread: z.boolean() });
+const repairRow = z.object({
+  id: z.int(),
+  height,
+  round: z.int(),
+  reread: z.boolean(),
+  replacesOrphan: z.boolean(),
+});
 
 /** As `LEASE`, for what is not part of the chunk's state. */
 const HELD = 'lease AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
@@ -29,7 +35,7 @@ export function createRepairStore({ rows, fenced }: Statements) {
     pendingRepairs: ({ start, end }, limit) =>
       rows(
         repairRow,
-        `SELECT id, height, round, reread FROM tds.repairs
+        `SELECT id, height, round, reread, replaces_orphan AS "replacesOrphan" FROM tds.repairs
          WHERE done_at IS NULL AND next_try_at <= now() AND height >= $1 AND ($2::bigint IS NULL OR height <= $2)
          ORDER BY next_try_at, id LIMIT $3`,
         [start, end, limit],

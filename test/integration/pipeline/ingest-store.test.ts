@@ -40,7 +40,7 @@ async function acquire(holder: string) {
 
 test('a postponed repair is due after growing delays, and at once when requested again', async () => {
   const fence = await acquire('one');
-  await requestRepairs(pool, [7, 8], 'test');
+  await requestRepairs(pool, [7, 8], 'test', { replacesOrphan: true });
   const [first, second] = await store.pendingRepairs(ofAll, 10);
   if (first === undefined || second === undefined) throw new Error('expected two due repairs');
   const delays: number[] = [];
@@ -60,6 +60,7 @@ test('a postponed repair is due after growing delays, and at once when requested
   await requestRepairs(pool, [7], 'test');
   const due = await store.pendingRepairs(ofAll, 10);
   expect(due.map(({ height }) => height)).toEqual([8, 7]);
+  expect(due[1]).toMatchObject({ replacesOrphan: true });
   // A repair read before the new request is not postponed.
   await store.postponeRepair(fence, first);
   expect(await store.pendingRepairs(ofAll, 10)).toEqual(due);

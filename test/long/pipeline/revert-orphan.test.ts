@@ -5,7 +5,7 @@ import { revertOrphan } from '../../../pipeline/ingest/reconcile/revert.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { parseFelt, toFelt } from '../../../schemas/felt.ts';
-import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
+import type { BlockBody, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, makeBlock } from '../../support/chain-messages.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
@@ -40,7 +40,8 @@ async function startWorld() {
       ...own,
       store: createIngestStore(pool),
       settings: { holder: 'tds-revert', leaseMs: 3000 },
-      requestRepairs: (heights: readonly number[]) => requestRepairs(pool, heights, 'test', { reread: true }),
+      requestRepairs: (heights: readonly number[]) =>
+        requestRepairs(pool, heights, 'test', { reread: true, replacesOrphan: true }),
     };
     return await revertOrphan(deps, { height, hash: parseFelt(hash) ?? toFelt(0n) });
   };
@@ -63,10 +64,14 @@ async function append(...blocks: BlockBody[]): Promise<void> {
 
 const orphan = (height: number): BlockBody => makeBlock({ height, fork: 9, transactions: [] });
 
+async function newestAbout(height: number): Promise<ChainBlocksMessage | undefined> {
+  const all = (await world.read(topics.chainBlocks)).filter(({ block }) => block.height === height);
+  return all.toSorted((a, b) => b.seq - a.seq)[0];
+}
+
 /** Hash of the block that the newest message about a height accepts. */
 async function newestAccepted(height: number): Promise<bigint | null> {
-  const all = (await world.read(topics.chainBlocks)).filter(({ block }) => block.height === height);
-  const newest = all.toSorted((a, b) => b.seq - a.seq)[0];
+  const newest = await newestAbout(height);
   return newest?.type === 'block.accepted' ? BigInt(newest.block.hash) : null;
 }
 
@@ -90,6 +95,8 @@ test('reverts an orphan at a final height, and has the final block published aga
   await append(orphan(20));
   expect(await revert(20, orphan(20).hash)).toEqual({ heights: [20] });
   await until('the final block is published again', async () => (await newestAccepted(20)) === canonical(20));
+  // Matchers skip repairs.
+  expect((await newestAbout(20))?.cause).toBe('reorg');
   expect(await differences(world)).toEqual([]);
 });
 

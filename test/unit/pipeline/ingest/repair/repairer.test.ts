@@ -154,6 +154,29 @@ test('publishes a block that is missing from the log', async () => {
   expect(store.pendingCount()).toBe(0);
 });
 
+test('publishes the block that replaces a reverted orphan as by a reorg, again after a crash', async () => {
+  let failure: Error | null = new AppError('STORE_UNAVAILABLE', 'cut', { retryable: true });
+  const isSent = (): boolean => sent.length > 0;
+  const readPublishedBlock: ReadPublishedBlock = async (height) =>
+    height === 5 && !isSent() ? null : await inLog(height);
+  const { store, sent, rounds } = await createTestRepairer({
+    readPublishedBlock,
+    header: () => ({}),
+    failure: () => failure,
+  });
+  store.requestRepair(5, true, true);
+  // Requested for another reason meanwhile.
+  store.requestRepair(5);
+  await rounds(1);
+  const replacement = { type: 'block.accepted', cause: 'reorg', block: { height: 5 } };
+  expect(sent).toMatchObject([replacement]);
+  failure = null;
+  await rounds(100);
+  expect(sent.at(1)).toMatchObject({ type: 'block.reverted', cause: 'repair' });
+  expect(sent.at(-1)).toMatchObject(replacement);
+  expect(store.pendingCount()).toBe(0);
+});
+
 test('publishes a block again whose repair was cut after the revert', async () => {
   let failure: Error | null = new AppError('STORE_UNAVAILABLE', 'cut', { retryable: true });
   const isReverted = (): boolean => sent.length === 1;
