@@ -27,7 +27,6 @@ import { parseOriginRule } from '../auth/restrictions.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
-import { figure } from '../http/stated-limits.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
 export interface ApiKeyRouteDeps {
@@ -58,8 +57,6 @@ const ratePerHour = integerField({ min: 1, max: 2_147_483_647 });
 const expiry = timestamp('From this time on the key is rejected');
 
 const keyPath = '/api/users/auth/api-keys/{id}/';
-const MAX_KEYS = 1000;
-
 const keyParams = z.object({ id: integer({ min: 0 }) });
 
 export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
@@ -79,7 +76,8 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
     summary: 'Create an API key',
-    description: `A user may have ${figure(MAX_KEYS)} keys. With an \`Idempotency-Key\` header, a retry within 48 hours returns the same key; a later one creates another key.`,
+    description:
+      'With an `Idempotency-Key` header, a retry within 48 hours returns the same key; a later one creates another key.',
     tag: 'Account and keys',
     auth: 'session',
     isIdempotent: true,
@@ -97,10 +95,7 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
           deprecated: true,
         }),
     }),
-    limits: [
-      `API keys of a user: ${figure(MAX_KEYS)}`,
-      `Entries of \`allowed_origins\` and of \`allowed_ips\`: ${LIST_LENGTH}`,
-    ],
+    limits: [`Entries of \`allowed_origins\` and of \`allowed_ips\`: ${LIST_LENGTH}`],
     response: { 201: createdKeyAnswer },
     location: '/api/users/auth/api-keys/',
     async handler({ input: { body }, user, request }) {
@@ -124,7 +119,6 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
           allowed_ips: distinct(body.allowed_ips ?? []),
           rate_limit_per_hour: body.rate_limit_per_hour ?? null,
           ...(body.expires_at == null ? {} : { expires_at: body.expires_at.getTime() }),
-          most: MAX_KEYS,
         },
       });
       const made = keyRecord.parse(acceptedResult(command, outcome));

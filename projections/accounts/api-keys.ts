@@ -29,8 +29,6 @@ export interface ApiKeysState {
   readonly userExists: boolean;
   /** A key with the command's hash exists, of any owner. */
   readonly hashExists: boolean;
-  /** Number of keys of the user. */
-  readonly owned: number;
   /** The key that the command names, of any owner; null: none exists. */
   readonly key: ApiKeyRow | null;
 }
@@ -44,8 +42,7 @@ export function decideApiKey(
     if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
     // Earlier versions derived a key from its Idempotency-Key alone, and it outlives the 48 h for which its outcome is stored.
     if (state.hashExists) return refuse('CONFLICT', 'This key already exists. Use another Idempotency-Key.');
-    const { expires_at: expiresAt = null, most = Infinity, ...body } = command.body;
-    if (state.owned >= most) return refuse('CONFLICT', `The limit of ${most} API keys per user is reached.`);
+    const { expires_at: expiresAt = null, ...body } = command.body;
     const key = { id: newId, ...body, created_at: command.issued_at, expires_at: expiresAt };
     return accept(recordOf(key), { type: 'api-key.added', key });
   }

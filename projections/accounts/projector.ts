@@ -105,20 +105,13 @@ async function decide(
       const { user_id, key_hash } = command.body;
       const key = { table: 'api_keys', where: 'key_hash', value: key_hash };
       const [userExists = false, hashExists = false] = await exist(activeUser(user_id), key);
-      const [count] = await sqlRows(
-        tx,
-        z.object({ owned: z.number() }),
-        `SELECT count(*) AS owned FROM ${schema}.api_keys WHERE user_id = $1`,
-        [user_id],
-      );
-      const owned = count?.owned ?? 0;
-      return decideApiKey({ userExists, hashExists, owned, key: null }, command, newId);
+      return decideApiKey({ userExists, hashExists, key: null }, command, newId);
     }
     case 'api-key.update':
     case 'api-key.delete': {
       const sql = `SELECT * FROM ${schema}.api_keys WHERE id = $1`;
       const [key = null] = await sqlRows(tx, apiKeyRow, sql, [command.body.key_id]);
-      return decideApiKey({ userExists: false, hashExists: false, owned: 0, key }, command, newId);
+      return decideApiKey({ userExists: false, hashExists: false, key }, command, newId);
     }
     case 'quarantine.retry':
     case 'quarantine.skip':

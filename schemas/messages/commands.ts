@@ -83,8 +83,6 @@ const apiKeyCreate = z.object({
     rate_limit_per_hour: ratePerHour,
     /** The key is rejected from then on; absent: never. */
     expires_at: unixMillis.optional(),
-    /** Maximum number of keys of a user; absent: any. */
-    most: z.int().positive().optional(),
   }),
 });
 /** Absent fields keep their value. */

@@ -101,13 +101,12 @@ export class Operations extends HeyApiClient {
     /**
      * Create an API key
      *
-     * A user may have 1,000 keys. With an `Idempotency-Key` header, a retry within 48 hours returns the same key; a later one creates another key.
+     * With an `Idempotency-Key` header, a retry within 48 hours returns the same key; a later one creates another key.
      *
      * **Limits**
      *
      * - Calls by session: no limit
      * - Bytes of the body: 1,048,576 (413)
-     * - API keys of a user: 1,000
      * - Entries of `allowed_origins` and of `allowed_ips`: 100
      */
     public createApiKey<ThrowOnError extends boolean = true>(options: Options<CreateApiKeyData, ThrowOnError>): RequestResult<CreateApiKeyResponses, CreateApiKeyErrors, ThrowOnError, 'data'> {

@@ -168,7 +168,6 @@ describe('API keys', () => {
   const state = (change: Partial<ApiKeysState>): ApiKeysState => ({
     userExists: true,
     hashExists: false,
-    owned: 0,
     key: null,
     ...change,
   });
@@ -215,18 +214,6 @@ describe('API keys', () => {
     given(decideApiKey, state({ hashExists: true }))
       .when(create)
       .refused('CONFLICT');
-  });
-
-  it('of a user are at most as many as the command says', () => {
-    const limited = { ...create, body: { ...body, most: 2 } };
-    const { outcome, changes } = decideApiKey(state({ owned: 1 }), limited, 42);
-    expect(outcome.accepted).toBe(true);
-    // Neither the outcome nor the row has the limit.
-    expect(JSON.stringify([outcome, changes])).not.toContain('most');
-    given(decideApiKey, state({ owned: 2 }))
-      .when(limited)
-      .refused('CONFLICT');
-    expect(decideApiKey(state({ owned: 2 }), create, 42).outcome.accepted).toBe(true);
   });
 
   it('are deleted by their owner; to others they do not exist', () => {
