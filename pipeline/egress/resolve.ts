@@ -1,6 +1,7 @@
 import { Resolver, lookup } from 'node:dns/promises';
 
 import { sleep } from '../../infra/lifecycle.ts';
+import { createLruCache } from '../../infra/lru.ts';
 
 /** Returns all addresses of a host in the order to try them; rejects, or returns none, when it does not resolve. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
@@ -10,17 +11,20 @@ const TRIES = 2;
 /** Lookups that wait for the system's resolver; further ones are rejected at once. */
 const MAX_WAITING = 1000;
 /** Longest wait for it. */
-const WAIT_MS = 5000;
+const WAIT_MS = 3000;
+/** A host whose last lookup took less does not wait. */
+const QUICK_MS = 1000;
+const MAX_QUICK_HOSTS = 10_000;
 
 /**
  * Resolves with the given name servers (`ip`, `ip:port`), or with the system's resolver and hosts file. The system's resolver
- * makes one lookup at a time, which a slow name keeps for seconds, so others may be rejected: name servers are better where
+ * looks up one new host at a time, which a slow name keeps for seconds, so others may be rejected: name servers are better where
  * clients choose the names. Concurrent lookups of a host share one answer; answers are not cached.
  *
  * @param ofSystem replaces the system's resolver
  */
 export function createResolve(servers: readonly string[], ofSystem: Resolve = systemLookup): Resolve {
-  const lookUp = servers.length === 0 ? oneAtATime(ofSystem) : serverLookup(servers);
+  const lookUp = servers.length === 0 ? quickHostsFirst(ofSystem) : serverLookup(servers);
   const running = new Map<string, Promise<readonly string[]>>();
   return (host) => {
     const shared = running.get(host);
@@ -35,6 +39,22 @@ const systemLookup: Resolve = async (host) => {
   const found = await lookup(host, { all: true });
   return found.map(({ address }) => address);
 };
+
+/** Hosts that were found, or not found, quickly the last time do not wait for those that may be slow. */
+function quickHostsFirst(lookUp: Resolve): Resolve {
+  const quick = createLruCache<string, true>(MAX_QUICK_HOSTS);
+  const timed: Resolve = async (host) => {
+    const startedAt = performance.now();
+    try {
+      return await lookUp(host);
+    } finally {
+      if (performance.now() - startedAt < QUICK_MS) quick.set(host, true);
+      else quick.delete(host);
+    }
+  };
+  const queued = oneAtATime(timed);
+  return async (host) => await (quick.get(host) === true ? timed(host) : queued(host));
+}
 
 /**
  * A lookup of the system's resolver blocks a thread until it ends, also when nobody waits for it any more, and all lookups of
