@@ -65,7 +65,7 @@ export async function reclassifyContract(
   const reason = `${RECLASSIFY}${contract}`;
   const { before, after } = await standards.reclassify(contract, head);
   await sleep(STANDARDS_TTL_MS);
-  await refreshWriters(pool, sleep, reason);
+  await refreshWriters(pool, sleep, contract);
   const recorded = await sqlRows(
     pool,
     z.object({ height: z.int() }),
@@ -89,15 +89,18 @@ export async function reclassifyContract(
 const REFRESH_MS = 15_000;
 const REFRESH_POLL_MS = 250;
 
-/** Makes every writer drop blocks prefetched with the previous answer: a repair at its cursor has that effect. */
-async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], reason: string): Promise<void> {
+/**
+ * Makes every writer drop blocks prefetched with the previous answer: a repair at its cursor has that effect. A chunk that no
+ * process writes yet has none, so its repair, which may wait for long, is not one of those that complete the ledger.
+ */
+async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], contract: Felt): Promise<void> {
   const open = await sqlRows(
     pool,
     z.object({ cursor: z.int() }),
     "SELECT cursor FROM tds.chunks WHERE status = 'open' AND cursor <= COALESCE(range_end, cursor)",
   );
   const cursors = open.map(({ cursor }) => cursor);
-  await requestRepairs(pool, cursors, reason);
+  await requestRepairs(pool, cursors, `new standard of ${contract}`);
   for (let waitedMs = 0; waitedMs < REFRESH_MS; waitedMs += REFRESH_POLL_MS) {
     const [left] = await sqlRows(
       pool,
