@@ -10,7 +10,7 @@ import { roles } from './roles/index.ts';
 import { errorText } from './process/error-text.ts';
 
 // Node gives up an address of a host with several after 250 ms, even where the others cannot be reached at all.
-setDefaultAutoSelectFamilyAttemptTimeout(2500);
+setDefaultAutoSelectFamilyAttemptTimeout(2000);
 
 /**
  * The command line: `npm run tds -- <command>`. A role runs until it is stopped; the other commands end by themselves.

@@ -47,7 +47,8 @@ export function openCounters(
     keyPrefix,
     // Bounds what ioredis sends itself while it connects; `answerOf` bounds commands.
     socketTimeout: Math.max(timeoutMs, 5000),
-    connectTimeout: Math.max(timeoutMs, 1000),
+    // Of all addresses of the host: bin/tds.ts bounds the wait for each.
+    connectTimeout: Math.max(timeoutMs, 5000),
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
