@@ -53,7 +53,7 @@ export function startSkipping(deps: SkippingDeps): Loop {
     for (const partition of skipped) {
       const end = ends.get(partition) ?? 0;
       metrics.lag.set({ matcher, partition }, end - (to.get(partition) ?? end));
-      await onSkipped(partition);
+      if (!isPaused(partition)) await onSkipped(partition);
     }
     return CHECK_MS;
   }
