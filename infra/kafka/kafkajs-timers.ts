@@ -69,8 +69,9 @@ RequestQueue.prototype.destroy = function () {
 function failTimedOut(): void {
   const now = Date.now();
   for (const { broker, inflight } of open) {
-    if (inflight.values().some((request) => now - request.sentAt > timeoutOf(request)))
-      unanswered.set(broker, now);
+    // A broker answers the requests of a connection in their order: the later ones may wait for a member that joins a group.
+    const [oldest] = inflight.values();
+    if (oldest !== undefined && now - oldest.sentAt > timeoutOf(oldest)) unanswered.set(broker, now);
   }
   for (const queue of open) {
     if (unanswered.get(queue.broker) === now)
