@@ -31,10 +31,10 @@ class SoakFirst extends BaseSequencer {
 }
 
 /**
- * Files that run at a time, on two cores: those of `integration` also wait, and a third one uses the time; those of `e2e` run
- * whole services, some of them two side by side.
+ * Files that run at a time, on two cores: those of `integration` and `long` also wait, and a third one uses the time; those of
+ * `e2e` run whole services, some of them two side by side.
  */
-const WORKERS = { unit: 2, integration: 3, e2e: 1, long: 2 };
+const WORKERS = { unit: 2, integration: 3, e2e: 1, long: 3 };
 
 /** Settings of a project whose tests run on real servers, or (`unit`) without any. */
 function project(
