@@ -75,10 +75,15 @@ export async function balancesAt(
   let movedOf: MovedOf;
   for (;;) {
     bases = await basesOf(subjects, points, head, isIndexed);
-    movedOf = await sums.read(spansOf(subjects, points, bases, head));
-    // The writer removes a reverted block before its legs: a block that is indexed now was indexed while they were read.
     const chosen = await anchorsOf(bases);
-    if (chosen.every(await checkAnchors(chosen))) break;
+    // The writer removes a reverted block in an insert of its own, before the one that removes its legs, so a block that is
+    // indexed at about the time of the other read has all of them. After it, the check would take as long again.
+    const [moved, isIndexedNow] = await Promise.all([
+      sums.read(spansOf(subjects, points, bases, head)),
+      checkAnchors(chosen),
+    ]);
+    movedOf = moved;
+    if (chosen.every(isIndexedNow)) break;
     isIndexed = await checkAnchors(anchors);
   }
 
