@@ -1,3 +1,4 @@
+import { storable } from '../../schemas/text.ts';
 import type { Pool } from '../postgres/client.ts';
 
 /** Conditions that need an operator, shown by /readyz, `tds status` and the metric `tds_alarms`. */
@@ -18,7 +19,7 @@ export function createAlarms(pool: Pool): Alarms {
       await pool.query(
         `INSERT INTO tds.alarms (name, detail) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET detail = excluded.detail WHERE tds.alarms.detail <> excluded.detail`,
-        [name, detail],
+        [name, storable(detail)],
       );
     },
     async clear(names) {

@@ -19,13 +19,16 @@ export const rpcCodes = {
   internalError: -32603,
 } as const;
 
+/** Characters of a message of the node that an error keeps. */
+const MAX_MESSAGE = 500;
+
 /** A JSON-RPC error that the node returned. */
 export class RpcError extends AppError {
   readonly rpcCode: number;
   readonly data: unknown;
 
   constructor(method: string, rpcCode: number, message: string, data: unknown) {
-    super('NODE_ERROR', `${method}: ${message.slice(0, 500)} (${rpcCode})`, {
+    super('NODE_ERROR', `${method}: ${message.slice(0, MAX_MESSAGE)} (${rpcCode})`, {
       retryable: isServerFault(rpcCode),
       details: { method, rpcCode },
     });
@@ -58,9 +61,6 @@ export function isContractError(error: unknown): error is RpcError {
 }
 
 /** The answer violates the specification. Retryable, because a load balancer may pick another node. */
-export function invalidAnswer(message: string, cause?: unknown): AppError {
-  return new AppError('NODE_ANSWER_INVALID', message, {
-    retryable: true,
-    ...(cause === undefined ? {} : { cause }),
-  });
+export function invalidAnswer(message: string): AppError {
+  return new AppError('NODE_ANSWER_INVALID', message.slice(0, MAX_MESSAGE), { retryable: true });
 }

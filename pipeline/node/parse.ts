@@ -119,7 +119,12 @@ function optional<T>(block: Fields, name: string, parse: (value: unknown, at: st
 /** Rejects unfinished blocks (PENDING, PRE_CONFIRMED) and REJECTED ones. */
 function blockStatus(value: unknown): BlockStatus {
   if (value === 'ACCEPTED_ON_L1' || value === 'ACCEPTED_ON_L2') return value;
-  throw invalidAnswer(`the block has status ${String(value)}, not ACCEPTED_ON_L2 or ACCEPTED_ON_L1`);
+  throw invalidAnswer(`the block has status ${shown(value)}, not ACCEPTED_ON_L2 or ACCEPTED_ON_L1`);
+}
+
+/** An object of JSON may have no string form: its `toString` can be any value. */
+function shown(value: unknown): string {
+  return typeof value === 'string' ? value : typeof value;
 }
 
 function checkCount(height: number, what: string, promised: number | null, found: number): void {
@@ -204,7 +209,7 @@ function parseFee(
 
 function executionStatus(value: unknown, at: string): BlockTransaction['execution_status'] {
   if (value === 'SUCCEEDED' || value === 'REVERTED') return value;
-  throw invalidAnswer(`${at}.execution_status: ${String(value)}`);
+  throw invalidAnswer(`${at}.execution_status: ${shown(value)}`);
 }
 
 function parseEvent(value: unknown, at: string): RawEvent {
@@ -297,7 +302,7 @@ function readAbi(text: string): readonly unknown[] {
 function reader<T>(what: string, schema: z.ZodType<T>): (result: unknown) => T {
   return (result) => {
     const parsed = schema.safeParse(result);
-    if (!parsed.success) throw invalidAnswer(`${what}: ${z.prettifyError(parsed.error)}`, parsed.error);
+    if (!parsed.success) throw invalidAnswer(`${what}: ${z.prettifyError(parsed.error)}`);
     return parsed.data;
   };
 }

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { contractsMap } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
 import { height } from '../../../schemas/messages/common.ts';
+import { storable } from '../../../schemas/text.ts';
 import type { IngestStore } from '../ports.ts';
 import { compressBody } from './recorded.ts';
 import { LEASE, anyRow } from './sql.ts';
@@ -84,12 +85,13 @@ export function createRepairStore({ rows, fenced }: Statements) {
         [id, map === null ? null : JSON.stringify(map), at, round, await compressIfAny(body)],
       ),
     async raiseAlarm(name, detail, fence) {
+      const stored = storable(detail);
       const insert = 'INSERT INTO tds.alarms (name, detail)';
       const update =
         'ON CONFLICT (name) DO UPDATE SET detail = EXCLUDED.detail WHERE tds.alarms.detail <> EXCLUDED.detail';
-      if (fence === undefined) await rows(anyRow, `${insert} VALUES ($1, $2) ${update}`, [name, detail]);
+      if (fence === undefined) await rows(anyRow, `${insert} VALUES ($1, $2) ${update}`, [name, stored]);
       else {
-        const values = [fence.name, fence.epoch, name, detail];
+        const values = [fence.name, fence.epoch, name, stored];
         await rows(anyRow, `WITH ${HELD} ${insert} SELECT $3, $4 FROM lease ${update}`, values);
       }
     },

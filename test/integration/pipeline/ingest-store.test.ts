@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { sleep } from '../../../infra/lifecycle.ts';
+import { createAlarms } from '../../../infra/health/alarms.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
@@ -155,6 +156,14 @@ test('an alarm is raised and cleared only by the lease holder', async () => {
   expect(await alarms()).toEqual([{ name: 'contract.unclassified:0x1', detail: 'no answer' }]);
   await store.clearAlarms(['contract.unclassified:'], fence);
   expect(await alarms()).toEqual([]);
+});
+
+test('an alarm is stored whatever the characters of its detail', async () => {
+  const details = async () => (await pool.query('SELECT detail FROM tds.alarms ORDER BY name')).rows;
+  await store.raiseAlarm('ingest.failing:start', 'a\0b');
+  await createAlarms(pool).raise('tokens.list', 'c\0\ud800');
+  expect(await details()).toEqual([{ detail: 'a\u2400b' }, { detail: 'c\u2400\ufffd' }]);
+  await store.clearAlarms(['ingest.failing:start', 'tokens.list']);
 });
 
 test('repairsLeft counts pending repairs', async () => {

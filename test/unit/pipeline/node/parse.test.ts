@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import { parseBlockHeader, parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
+import { parseBlockHeader, parseBlockWithReceipts, readFelts } from '../../../../pipeline/node/parse.ts';
 import { blockBody } from '../../../../schemas/messages/chain-blocks.ts';
 
 const recorded = resolve(process.cwd(), '../shared/blocks');
@@ -131,6 +131,7 @@ describe('parseBlockWithReceipts', () => {
       { status: undefined, block_hash: undefined, parent_hash: undefined },
     ],
     ['rejected', { status: 'REJECTED' }],
+    ['with a status that has no string form', { status: { toString: 1 } }],
     ['without a hash', { block_hash: undefined }],
     ['with a hash above the field', { block_hash: `0x${'f'.repeat(64)}` }],
     ['with a height in a string', { block_number: '7' }],
@@ -143,6 +144,10 @@ describe('parseBlockWithReceipts', () => {
     [
       'with an unknown execution status',
       { transactions: [transaction({ receipt: { execution_status: 'DONE' } })] },
+    ],
+    [
+      'with an execution status that has no string form',
+      { transactions: [transaction({ receipt: { execution_status: { toString: 1 } } })] },
     ],
     ['without events', { transactions: [transaction({ receipt: { events: undefined } })] }],
     [
@@ -249,4 +254,13 @@ describe.each([
     expect(body.transactions.flatMap((one) => one.events)).toHaveLength(events);
     expect(blockBody.parse(body)).toEqual(body);
   });
+});
+
+test('readFelts says no more than 500 characters about an answer without felts', () => {
+  expect(() => readFelts(Array.from({ length: 10_000 }, () => 'none'))).toThrow(
+    expect.objectContaining({
+      code: 'NODE_ANSWER_INVALID',
+      message: expect.stringMatching(/^felts: [^]{493}$/),
+    }),
+  );
 });
