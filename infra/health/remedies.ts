@@ -13,8 +13,8 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
       'read the error in the detail; for `RECORDS_INCOMPLETE` see "PostgreSQL fail-over" in operations.md',
   },
   'ingest.failing:start': {
-    meaning: 'the node serves another chain than the indexed one (`CHAIN_MISMATCH`)',
-    action: 'correct `STARKNET_RPC_URL`',
+    meaning: 'the ingester cannot start: five retryable errors in a row, or one that is not retryable',
+    action: 'read the error in the detail; for `CHAIN_MISMATCH` or `NODE_…` check `STARKNET_RPC_URL`',
   },
   'ingest.stalled:': {
     meaning: 'a chunk has work, but no progress for `STALL_SECONDS`',

@@ -1,6 +1,7 @@
 import { backoffMs } from '../../infra/retry.ts';
-import { AppError, isRetryable } from '../../schemas/errors.ts';
+import { isRetryable } from '../../schemas/errors.ts';
 import { runBackfill } from './backfill.ts';
+import { codeOf } from './health.ts';
 import type { Health } from './health.ts';
 import { acquireLease } from './lease.ts';
 import { runLive } from './live.ts';
@@ -10,8 +11,6 @@ import { createRepairer } from './repair/repairer.ts';
 
 const RETRYABLE_BACKOFF = { baseMs: 100, maxMs: 5000 };
 const OTHER_BACKOFF = { baseMs: 100, maxMs: 30_000 };
-/** Consecutive retryable failures that raise an alarm; a failure that is not retryable raises one at once. */
-const ALARM_AFTER_FAILURES = 5;
 
 /** Codes of failures that only an operator can end. */
 const HALTING: ReadonlySet<string> = new Set(['REORG_BELOW_L1', 'RECORDS_INCOMPLETE', 'CHAIN_MISMATCH']);
@@ -88,19 +87,17 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       await runLive(deps, task);
       if (lease.signal.aborted) return 'done';
     } catch (error) {
-      const code = error instanceof AppError ? error.code : 'bug';
+      const code = codeOf(error);
       if (lease.signal.aborted || code === 'LEASE_LOST') return 'done';
       failures += 1;
       metrics.failures.inc({ chunk, code });
-      const detail = `${code}: ${error instanceof Error ? error.message : String(error)}`;
+      await health.failed(chunk, error, failures);
       if (HALTING.has(code)) {
         log.error({ chunk, err: error }, 'chunk halted');
-        await health.alarm(chunk, detail);
         return 'halted';
       }
       const retryable = isRetryable(error);
       log[retryable ? 'warn' : 'error']({ chunk, err: error, failures }, 'chunk step failed; retrying');
-      if (!retryable || failures >= ALARM_AFTER_FAILURES) await health.alarm(chunk, detail);
       const backoff = retryable ? RETRYABLE_BACKOFF : OTHER_BACKOFF;
       await clock.sleep(backoffMs(failures, backoff, clock.random()), lease.signal);
     }

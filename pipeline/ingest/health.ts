@@ -1,4 +1,5 @@
 import { HEAD_STALLED, UNCLASSIFIED } from '../../infra/health/alarms.ts';
+import { AppError, isRetryable } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { LIVE } from '../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint } from '../node/types.ts';
@@ -27,8 +28,13 @@ interface Watched {
   isHeadStalled: boolean | null;
 }
 
+/** Consecutive retryable failures that raise an alarm; a failure that is not retryable raises one at once. */
+const ALARM_AFTER_FAILURES = 5;
+
 /** As if alarmed: the first progress clears the alarms of an earlier process. */
 const STARTED = { stalled: false, alarmed: true, head: null, isHeadStalled: null };
+
+export const codeOf = (error: unknown): string => (error instanceof AppError ? error.code : 'bug');
 
 const failing = (chunk: string): string => `ingest.failing:${chunk}`;
 const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;
@@ -150,9 +156,12 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
     async clearFinished(chunks: readonly string[]): Promise<void> {
       if (chunks.length > 0) await tryStore(() => store.clearAlarms(chunks.flatMap(alarmsOf)));
     },
-    async alarm(chunk: string, detail: string): Promise<void> {
+    /** A step of the chunk failed, for the given number of times in a row. */
+    async failed(chunk: string, error: unknown, failures: number): Promise<void> {
+      if (isRetryable(error) && failures < ALARM_AFTER_FAILURES) return;
       const state = watched.get(chunk);
       if (state !== undefined) state.alarmed = true;
+      const detail = `${codeOf(error)}: ${error instanceof Error ? error.message : String(error)}`;
       await tryStore(() => store.raiseAlarm(failing(chunk), detail, state?.fence));
     },
     /** Raises alarms for chunks without progress. Called about once a second. */

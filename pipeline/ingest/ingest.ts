@@ -1,7 +1,7 @@
 import { retry } from '../../infra/retry.ts';
-import { AppError, isRetryable } from '../../schemas/errors.ts';
+import { isRetryable } from '../../schemas/errors.ts';
 import { writeChunk } from './chunk-writer.ts';
-import { createHealth } from './health.ts';
+import { codeOf, createHealth } from './health.ts';
 import type { Health } from './health.ts';
 import type { Chunk, IngestDeps } from './ports.ts';
 import { LIVE } from '../../schemas/messages/chain-blocks.ts';
@@ -48,14 +48,20 @@ async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): P
   health.watch('start');
   try {
     await retry(
-      async () => {
-        await health.check();
-        await identifyChain(deps, signal);
-        await openChunks(deps, signal);
+      async (attempt) => {
+        try {
+          await health.check();
+          await identifyChain(deps, signal);
+          await openChunks(deps, signal);
+        } catch (error) {
+          if (!signal.aborted) await health.failed('start', error, attempt);
+          throw error;
+        }
       },
       {
         ...START_BACKOFF,
-        isRetryable,
+        // A node that refuses calls now, for example with HTTP 403, may accept them later.
+        isRetryable: (error) => isRetryable(error) || codeOf(error).startsWith('NODE_'),
         signal,
         clock,
         onRetry: (error, { attempt }) => log.warn({ err: error, attempt }, 'ingester start failed; retrying'),
@@ -64,8 +70,6 @@ async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): P
     await health.progress('start');
   } catch (error) {
     if (signal.aborted) return;
-    if (error instanceof AppError && error.code === 'CHAIN_MISMATCH')
-      await health.alarm('start', error.message);
     throw error;
   }
   health.unwatch('start');

@@ -190,7 +190,7 @@ test('raises an alarm while the node is unavailable at startup, and indexes when
   world.faulty.part = 'node';
   world.startIngester();
   await world.clock.run(90_000);
-  expect(alarmsOf(world)).toEqual(['ingest.stalled:start']);
+  expect(alarmsOf(world)).toEqual(['ingest.failing:start', 'ingest.stalled:start']);
   world.faultRates.faults = 0;
   await world.clock.run(60_000);
   expect(alarmsOf(world)).toEqual([]);
@@ -243,7 +243,7 @@ test('a stale lease holder raises no alarm, because its successor would not clea
   const successor = await startHolder('successor');
   // The former holder resumes before it notices that the lease is lost.
   await former.check();
-  await former.alarm('live', 'a bug');
+  await former.failed('live', new Error('a bug'), 1);
   expect([...store.alarms]).toEqual([]);
 
   advance(70_000);
@@ -254,12 +254,12 @@ test('a stale lease holder raises no alarm, because its successor would not clea
 test('a stale lease holder clears no alarm, because its successor would not raise it again', async () => {
   const { store, startHolder, advance } = await twoHolders();
   const former = await startHolder('former');
-  await former.alarm('live', 'a bug');
+  await former.failed('live', new Error('a bug'), 1);
   advance(70_000);
   const successor = await startHolder('successor');
   advance(70_000);
   await successor.check();
-  await successor.alarm('live', 'a bug');
+  await successor.failed('live', new Error('a bug'), 1);
   const raised = ['ingest.stalled:live', 'ingest.failing:live'];
   expect([...store.alarms.keys()]).toEqual(raised);
   // The former holder resumes with an old answer, which it takes for progress.

@@ -1,22 +1,63 @@
 import { expect, test } from 'vitest';
 
+import { RpcError } from '../../../../pipeline/node/errors.ts';
+import { AppError } from '../../../../schemas/errors.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
 import { topics } from '../../../../schemas/topics.ts';
 import { createWorld } from '../../../simulate/world.ts';
 
 const LEASE_MS = 5000;
+const CHAIN_ID = toFelt(0x534e5f53494dn);
 
 test('waits for a height accepted on L1 on a long chain without a first height', async () => {
   const world = createWorld({ seed: 2, base: 20_000, blocks: 30 });
   world.startIngester({ settings: { indexFrom: null } });
   await world.clock.run(65_000);
   expect(await world.store.chunks()).toEqual([]);
-  expect([...world.store.alarms.keys()]).toEqual(['ingest.stalled:start']);
+  expect(world.store.alarms.get('ingest.failing:start')).toContain('INDEX_FROM must be set');
+  expect([...world.store.alarms.keys()]).toEqual(['ingest.failing:start', 'ingest.stalled:start']);
   world.chain.acceptOnL1(20_010);
   await world.clock.run(30_000);
   expect((await world.store.chunks()).map(({ start }) => start).toSorted((a, b) => a - b)).toEqual([
     20_010, 20_011,
   ]);
   expect([...world.store.alarms.keys()]).toEqual([]);
+});
+
+test.each([
+  ['HTTP 403', new AppError('NODE_UNREACHABLE', 'HTTP 403')],
+  ['a JSON-RPC error', new RpcError('starknet_chainId', 429, 'too many requests', null)],
+])('starts with an alarm while the node refuses it with %s, and indexes later', async (_, refusal) => {
+  const world = createWorld({ seed: 2, blocks: 30 });
+  const answersAt = world.clock.now() + 50_000;
+  world.startIngester({
+    node: {
+      chainId: async () => {
+        if (world.clock.now() < answersAt) throw refusal;
+        return CHAIN_ID;
+      },
+    },
+  });
+  await world.clock.run(1000);
+  const detail = `${refusal.code}: ${refusal.message}`;
+  expect([...world.store.alarms]).toEqual([['ingest.failing:start', detail]]);
+  await world.clock.run(45_000);
+  expect(await world.store.chunks()).toEqual([]);
+  expect([...world.store.alarms]).toEqual([['ingest.failing:start', detail]]);
+  await world.clock.run(30_000);
+  expect(await world.store.chunks()).toMatchObject([{ name: 'live', opened: true, cursor: 30 }]);
+  expect([...world.store.alarms]).toEqual([]);
+});
+
+test('ends with an alarm at another chain', async () => {
+  const world = createWorld({ seed: 2, blocks: 30 });
+  await world.store.storeChainId(toFelt(1n));
+  world.startIngester();
+  await world.clock.run(10_000);
+  expect([...world.store.alarms]).toEqual([
+    ['ingest.failing:start', expect.stringMatching(/^CHAIN_MISMATCH: /)],
+  ]);
+  expect(await world.store.chunks()).toEqual([]);
 });
 
 test('begins a short chain without blocks accepted on L1 at block 0', async () => {
