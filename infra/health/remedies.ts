@@ -26,6 +26,11 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
     action:
       'check that the node syncs, or use another in `STARKNET_RPC_URL`; the network itself may have halted',
   },
+  'node.l1-unavailable': {
+    meaning:
+      'for `STALL_SECONDS`, every request for the height accepted on L1 failed: no block becomes final',
+    action: 'read the error in the detail; check the node and its Ethereum URL',
+  },
   'contract.unclassified:': {
     meaning: 'the node does not report the standard of a contract',
     action: 'see "Is everything right?" in operations.md',

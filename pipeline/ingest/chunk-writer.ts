@@ -67,6 +67,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       failures = 0;
       await health.progress(chunk, hasFailed);
     },
+    l1Requested: (failure) => health.l1Requested(chunk, failure),
     forgetHead: () => health.forgetHead(chunk),
     headSeen: (head, indexed) =>
       health.headSeen(chunk, head, indexed, async (height) => {

@@ -1,6 +1,6 @@
 import type { BlockPoint } from '../node/types.ts';
 import type { IndexedChain } from './fork.ts';
-import type { IngestDeps, Lease } from './ports.ts';
+import type { ChunkTask, IngestDeps } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 
 const ANNOUNCE_MS = 500;
@@ -151,7 +151,11 @@ function pollDelay(sinceLast: number, interval: number | null, pollMs: number): 
 export type L1Watch = ReturnType<typeof startL1Watch>;
 
 /** Polls the height accepted on L1 in the background, and applies it between two steps of the live loop. */
-export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number) {
+export function startL1Watch(
+  deps: IngestDeps,
+  { lease, l1Requested }: Pick<ChunkTask, 'lease' | 'l1Requested'>,
+  finalHeight: number,
+) {
   const { node, store, blockLog, clock, log, metrics, settings } = deps;
   const stopped = new AbortController();
   const signal = AbortSignal.any([stopped.signal, lease.signal]);
@@ -166,8 +170,11 @@ export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number
         const point = await node.l1Accepted(knownHeight, options);
         // A node that is behind reports a lower height.
         if (point !== null && point.height > (newest?.height ?? -1)) newest = point;
+        await l1Requested(null);
       } catch (error) {
-        if (!signal.aborted) log.warn({ err: error }, 'L1 height not available; polling again');
+        if (signal.aborted) return;
+        log.warn({ err: error }, 'L1 height not available; polling again');
+        await l1Requested(error);
       }
       await clock.sleep(settings.l1PollMs, signal);
     }

@@ -26,15 +26,31 @@ interface Watched {
   head: Head | null;
   /** null: not known, an earlier process may have raised the alarm. */
   isHeadStalled: boolean | null;
+  /** Of the first of the requests for the height accepted on L1 that failed in a row; null: the last one did not fail. */
+  l1FailingSince: number | null;
+  /** null: not known, an earlier process may have raised the alarm. */
+  isL1Unavailable: boolean | null;
 }
 
 /** Consecutive retryable failures that raise an alarm; a failure that is not retryable raises one at once. */
 const ALARM_AFTER_FAILURES = 5;
 
 /** As if alarmed: the first progress clears the alarms of an earlier process. */
-const STARTED = { stalled: false, alarmed: true, head: null, isHeadStalled: null };
+const STARTED = {
+  stalled: false,
+  alarmed: true,
+  head: null,
+  isHeadStalled: null,
+  l1FailingSince: null,
+  isL1Unavailable: null,
+};
+
+const L1_UNAVAILABLE = 'node.l1-unavailable';
 
 export const codeOf = (error: unknown): string => (error instanceof AppError ? error.code : 'bug');
+
+const describe = (error: unknown): string =>
+  `${codeOf(error)}: ${error instanceof Error ? error.message : String(error)}`;
 
 const failing = (chunk: string): string => `ingest.failing:${chunk}`;
 const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;
@@ -83,6 +99,31 @@ function describeStall(
   return `the newest block of the node has been ${height} since ${start}${ageDetail}`;
 }
 
+/**
+ * Raises an alarm once requests for the height accepted on L1 have failed for `stallMs`, and clears it at the next answer.
+ *
+ * @param tryStore true if PostgreSQL took the change
+ */
+function createL1Alarm(
+  { store, clock, settings }: Pick<HealthDeps, 'store' | 'clock' | 'settings'>,
+  tryStore: (work: () => Promise<void>) => Promise<boolean>,
+) {
+  return async (state: Watched, failure: unknown): Promise<void> => {
+    const now = clock.now();
+    const since = (state.l1FailingSince = failure === null ? null : (state.l1FailingSince ?? now));
+    if (since !== null && now - since < settings.stallMs) return;
+    const isUnavailable = since !== null;
+    if (isUnavailable === state.isL1Unavailable) return;
+    const detail = `no answer for ${Math.round(settings.stallMs / 1000)} s: ${describe(failure)}`;
+    const changed = await tryStore(() =>
+      isUnavailable
+        ? store.raiseAlarm(L1_UNAVAILABLE, detail, state.fence)
+        : store.clearAlarms([L1_UNAVAILABLE], state.fence),
+    );
+    if (changed) state.isL1Unavailable = isUnavailable;
+  };
+}
+
 /** Alarms per chunk for `/readyz` and operators: failures, and stalls where nothing failed. */
 export function createHealth({ store, clock, log, metrics, settings }: HealthDeps) {
   const watched = new Map<string, Watched>();
@@ -97,6 +138,8 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       return false;
     }
   };
+
+  const reportL1 = createL1Alarm({ store, clock, settings }, tryStore);
 
   return {
     /** This process starts writing the chunk. With a fence, alarms change only while its lease is valid. */
@@ -152,6 +195,11 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       const state = watched.get(chunk);
       if (state !== undefined) state.head = null;
     },
+    /** The writer of the chunk has requested the height accepted on L1; failure null: the node answered. */
+    async l1Requested(chunk: string, failure: unknown): Promise<void> {
+      const state = watched.get(chunk);
+      if (state !== undefined) await reportL1(state, failure);
+    },
     /** Clears what a writer that was killed, or could not reach PostgreSQL, has left of finished chunks. */
     async clearFinished(chunks: readonly string[]): Promise<void> {
       if (chunks.length > 0) await tryStore(() => store.clearAlarms(chunks.flatMap(alarmsOf)));
@@ -161,8 +209,7 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       if (isRetryable(error) && failures < ALARM_AFTER_FAILURES) return;
       const state = watched.get(chunk);
       if (state !== undefined) state.alarmed = true;
-      const detail = `${codeOf(error)}: ${error instanceof Error ? error.message : String(error)}`;
-      await tryStore(() => store.raiseAlarm(failing(chunk), detail, state?.fence));
+      await tryStore(() => store.raiseAlarm(failing(chunk), describe(error), state?.fence));
     },
     /** Raises alarms for chunks without progress. Called about once a second. */
     async check(): Promise<void> {

@@ -61,10 +61,8 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
   }
 }
 
-async function openLive(
-  deps: IngestDeps,
-  { lease, replaced, headSeen, forgetHead }: ChunkTask,
-): Promise<Live> {
+async function openLive(deps: IngestDeps, task: ChunkTask): Promise<Live> {
+  const { lease, replaced, headSeen, forgetHead } = task;
   const options = { signal: lease.signal, priority: PRIORITY };
   const chunk = await deps.store.chunk(lease);
   const indexed = createIndexedChain(chunk, await deps.store.recordedHeaders(lease));
@@ -77,7 +75,7 @@ async function openLive(
     plan: createPublishPlan(deps, lease, chunk.plan),
     prefetch: createBlockPrefetch(deps, indexed.cursor(), { ...options, finalOnly: false }),
     heads: createHeads(deps),
-    l1: startL1Watch(deps, lease, indexed.final().height),
+    l1: startL1Watch(deps, task, indexed.final().height),
     replaced,
     headSeen,
     forgetHead,

@@ -203,6 +203,8 @@ export interface ChunkTask {
   progress(): Promise<void>;
   /** Reports the head that the node has answered, and the highest indexed height. */
   readonly headSeen: (head: BlockPoint, indexed: number) => Promise<void>;
+  /** Reports a request for the height accepted on L1; null: the node answered. Never rejects. */
+  readonly l1Requested: (failure: unknown) => Promise<void>;
   /** Called when blocks are to be reverted: the head of the chain may be lower than before. */
   readonly forgetHead: () => void;
 }

@@ -62,16 +62,25 @@ export function createL1Finder() {
     knownHeight: number | null,
     options?: CallOptions,
   ): Promise<BlockPoint | null> => {
-    hasTag ??= await supportsL1Tag(node, options);
-    if (!hasTag) return await bisectL1(node, knownHeight, options);
     try {
-      const { height, hash, status } = await node.getBlockHeader('l1_accepted', options);
-      return status === 'ACCEPTED_ON_L1' ? { height, hash } : null;
+      hasTag ??= await supportsL1Tag(node, options);
+      return hasTag ? await readL1Tag(node, options) : await bisectL1(node, knownHeight, options);
     } catch (error) {
-      if (isRpcError(error, rpcCodes.blockNotFound, rpcCodes.noBlocks)) return null;
+      // Another node, or another version of it, may be at the address now.
+      if (error instanceof RpcError && !isRetryable(error)) hasTag = null;
       throw error;
     }
   };
+}
+
+async function readL1Tag(node: HeaderSource, options?: CallOptions): Promise<BlockPoint | null> {
+  try {
+    const { height, hash, status } = await node.getBlockHeader('l1_accepted', options);
+    return status === 'ACCEPTED_ON_L1' ? { height, hash } : null;
+  } catch (error) {
+    if (isRpcError(error, rpcCodes.blockNotFound, rpcCodes.noBlocks)) return null;
+    throw error;
+  }
 }
 
 /**

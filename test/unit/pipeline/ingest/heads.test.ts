@@ -235,7 +235,7 @@ describe('the height accepted on L1', () => {
       hashAt: hashOf,
       finalized: ({ height }: { height: number }) => void (final = height),
     } as unknown as IndexedChain;
-    const watch = startL1Watch(deps, lease, final);
+    const watch = startL1Watch(deps, { lease, l1Requested: async () => undefined }, final);
     await expect.poll(() => watch.newest()?.height).toBe(1000);
     heights.answered = heights.final;
     await watch.apply(indexed);

@@ -5,6 +5,7 @@ import { systemClock } from '../../../../infra/clock.ts';
 import type { Clock } from '../../../../infra/clock.ts';
 import { createHealth } from '../../../../pipeline/ingest/health.ts';
 import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
+import { RpcError } from '../../../../pipeline/node/errors.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 import { topics } from '../../../../schemas/topics.ts';
@@ -195,6 +196,29 @@ test('raises an alarm while the node is unavailable at startup, and indexes when
   await world.clock.run(60_000);
   expect(alarmsOf(world)).toEqual([]);
   expect(new Set(messages(world).map(({ block }) => block.height)).size).toBe(world.chain.blocks().length);
+});
+
+test('raises an alarm while the node answers, but not for the height accepted on L1', async () => {
+  const world = createWorld({ seed: 3, blocks: 30 });
+  const start = world.clock.now();
+  const refusesAt = (ms: number): boolean => ms >= 10_000 && ms < 90_000;
+  world.startIngester({
+    node: {
+      l1Accepted: async () => {
+        if (refusesAt(world.clock.now() - start))
+          throw new RpcError('header', -32602, 'Invalid params', null);
+        return null;
+      },
+    },
+  });
+  await world.clock.run(65_000);
+  expect(alarmsOf(world)).toEqual([]);
+  await world.clock.run(20_000);
+  expect([...world.store.alarms]).toEqual([
+    ['node.l1-unavailable', 'no answer for 60 s: NODE_ERROR: header: Invalid params (-32602)'],
+  ]);
+  await world.clock.run(10_000);
+  expect(alarmsOf(world)).toEqual([]);
 });
 
 test('clears the alarms of contracts when the live chunk goes on after a failure', async () => {

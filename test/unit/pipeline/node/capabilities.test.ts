@@ -65,3 +65,20 @@ test.each([
     expect((await find(chain(1000, l1, tag), null))?.height ?? -1).toBe(expected);
   },
 );
+
+test.each([
+  ['a node that loses the tag', 'supported', 'unsupported', [-32602]],
+  ['a node that refuses two calls', 'supported', 'supported', [429, 429]],
+  ['a node without the tag that refuses two calls', 'unsupported', 'unsupported', [429, 429]],
+] as const)('createL1Finder finds the height of %s', async (_what, before, after, refusals) => {
+  const find = createL1Finder();
+  expect((await find(chain(1000, 600, before), null))?.height).toBe(600);
+  for (const code of refusals) {
+    const refuse = () => Promise.reject(new RpcError('m', code, 'refused', null));
+    const refusing = { blockHashAndNumber: refuse, getBlockHeader: refuse };
+    await expect(find(refusing, 600)).rejects.toMatchObject({ rpcCode: code });
+  }
+  const node = chain(1000, 700, after);
+  expect((await find(node, 600))?.height).toBe(700);
+  expect(node.requested[0]).toBe('l1_accepted');
+});
