@@ -148,13 +148,23 @@ function pollDelay(sinceLast: number, interval: number | null, pollMs: number): 
   return untilDue <= 0 ? shortest : Math.max(shortest, Math.min(pollMs, untilDue));
 }
 
+/** The highest indexed block that is accepted on L1; null: none, as where a chain is indexed from a later block on. */
+export function acceptedHeight(indexed: Pick<IndexedChain, 'final'>): number | null {
+  const { height, hash } = indexed.final();
+  return hash === null ? null : height;
+}
+
 export type L1Watch = ReturnType<typeof startL1Watch>;
 
-/** Polls the height accepted on L1 in the background, and applies it between two steps of the live loop. */
+/**
+ * Polls the height accepted on L1 in the background, and applies it between two steps of the live loop.
+ *
+ * @param knownHeight the highest known to be accepted on L1; null: none
+ */
 export function startL1Watch(
   deps: IngestDeps,
   { lease, l1Requested }: Pick<ChunkTask, 'lease' | 'l1Requested'>,
-  finalHeight: number,
+  knownHeight: number | null,
 ) {
   const { node, store, blockLog, clock, log, metrics, settings } = deps;
   const stopped = new AbortController();
@@ -166,8 +176,7 @@ export function startL1Watch(
   const poll = async (): Promise<void> => {
     while (!signal.aborted) {
       try {
-        const knownHeight = newest?.height ?? (finalHeight < 0 ? null : finalHeight);
-        const point = await node.l1Accepted(knownHeight, options);
+        const point = await node.l1Accepted(newest?.height ?? knownHeight, options);
         // A node that is behind reports a lower height.
         if (point !== null && point.height > (newest?.height ?? -1)) newest = point;
         await l1Requested(null);
@@ -214,7 +223,7 @@ export function startL1Watch(
         if (newest === point) newest = null;
         return;
       }
-      const known = { height: point.height, final: indexed.final().height };
+      const known = { height: point.height, final: acceptedHeight(indexed) ?? -1 };
       if (known.height <= announced.height && known.final <= announced.final) return;
       // Whatever the log had to revert below the final height was acknowledged before.
       const final =

@@ -6,7 +6,7 @@ import { createPublishPlan } from './contract-facts.ts';
 import type { PublishPlan } from './contract-facts.ts';
 import { compareWithHead, createIndexedChain, findFork, inconsistent, linkedLength } from './fork.ts';
 import type { IndexedChain } from './fork.ts';
-import { createHeads, startL1Watch } from './heads.ts';
+import { acceptedHeight, createHeads, startL1Watch } from './heads.ts';
 import type { Heads, L1Watch } from './heads.ts';
 import type { ChunkTask, IngestDeps, Lease } from './ports.ts';
 import { createBlockPrefetch } from './prefetch.ts';
@@ -75,7 +75,7 @@ async function openLive(deps: IngestDeps, task: ChunkTask): Promise<Live> {
     plan: createPublishPlan(deps, lease, chunk.plan),
     prefetch: createBlockPrefetch(deps, indexed.cursor(), { ...options, finalOnly: false }),
     heads: createHeads(deps),
-    l1: startL1Watch(deps, task, indexed.final().height),
+    l1: startL1Watch(deps, task, acceptedHeight(indexed)),
     replaced,
     headSeen,
     forgetHead,

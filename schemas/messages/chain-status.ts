@@ -22,7 +22,7 @@ export const chainStatusMessage = z.discriminatedUnion('type', [
     height,
     /**
      * The newest indexed block that is accepted on L1; and, by partition, the end of `chain.blocks` after that was found: up
-     * to there, the log reverts every other block that it has at or below that height. Missing in older messages.
+     * to there, the log reverts every other block that it has at or below that height. Missing while there is none, and in older messages.
      */
     final: z.object({ height, log_ends: z.array(z.int().min(0)) }).optional(),
   }),

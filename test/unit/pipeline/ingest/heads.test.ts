@@ -8,6 +8,8 @@ import { createHeads, startL1Watch } from '../../../../pipeline/ingest/heads.ts'
 import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
 import type { IngestDeps, IngestSettings, Lease } from '../../../../pipeline/ingest/ports.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
+import { topics } from '../../../../schemas/topics.ts';
+import { createWorld } from '../../../simulate/world.ts';
 
 const HEAD_POLL_MS = 250;
 const SHORTEST = 50;
@@ -243,5 +245,36 @@ describe('the height accepted on L1', () => {
     await watch.apply(indexed);
     expect(stored).toEqual([50]);
     watch.stop();
+  });
+
+  test('makes no block final while it is below the first one', async () => {
+    const world = createWorld({ seed: 1, blocks: 60 });
+    const known = new Set<number | null>();
+    world.chain.acceptOnL1(20);
+    world.startIngester({
+      settings: { indexFrom: 40, leaseMs: 60_000 },
+      node: {
+        l1Accepted: async (knownHeight) => {
+          known.add(knownHeight);
+          const { height, hash } = world.chain.at(world.chain.l1())!.body;
+          return { height, hash };
+        },
+      },
+    });
+    const accepted = () =>
+      world.broker
+        .messages(topics.chainStatus)
+        .flatMap((message) =>
+          message.type === 'l1.accepted' ? [[message.height, message.final?.height]] : [],
+        );
+    await world.clock.run(10_000);
+    expect(accepted()).toEqual([[20, undefined]]);
+    world.chain.acceptOnL1(45);
+    await world.clock.run(10_000);
+    expect(accepted()).toEqual([
+      [20, undefined],
+      [45, 45],
+    ]);
+    expect([...known]).toEqual([null, 20, 45]);
   });
 });
