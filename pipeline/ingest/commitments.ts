@@ -1,9 +1,5 @@
-import { z } from 'zod';
-
 import type { Clock } from '../../infra/clock.ts';
 import type { Logger } from '../../infra/log.ts';
-import { sqlRows } from '../../infra/postgres/client.ts';
-import type { Sql } from '../../infra/postgres/client.ts';
 import { isHashable } from '../../schemas/commitment/block-hash.ts';
 import type { ComputeCommitment } from '../../schemas/commitment/compute.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -35,51 +31,6 @@ export interface CommitmentStore {
   add(counts: readonly CheckCount[]): Promise<void>;
   /** Forgets versions of which few blocks are verified, from this height on; returns them. */
   forget(from: number): Promise<readonly { readonly commitment: string; readonly version: string }[]>;
-}
-
-/** A version with fewer verified blocks is forgotten when these are reverted: a node may have made them up. */
-const FEW_BLOCKS = 16;
-
-const lowestRow = z.object({ height: z.number().nullable() });
-const forgottenRow = z.object({ commitment: z.string(), version: z.string() });
-const versionRow = z.object({ starknet_version: z.string() });
-
-export function createCommitmentStore(db: Sql): CommitmentStore {
-  return {
-    async verifiedVersions(commitment) {
-      const sql = `SELECT starknet_version FROM tds.commitment_checks
-        WHERE commitment = $1 AND outcome = 'verified' ORDER BY 1`;
-      return (await sqlRows(db, versionRow, sql, [commitment])).map((row) => row.starknet_version);
-    },
-    async versions() {
-      const sql = 'SELECT DISTINCT starknet_version FROM tds.commitment_checks ORDER BY 1';
-      return (await sqlRows(db, versionRow, sql, [])).map((row) => row.starknet_version);
-    },
-    async lowest() {
-      const sql = "SELECT min(from_height) AS height FROM tds.commitment_checks WHERE outcome = 'verified'";
-      const [row] = await sqlRows(db, lowestRow, sql, []);
-      return row?.height ?? null;
-    },
-    async add(counts) {
-      const sql = `INSERT INTO tds.commitment_checks AS stored
-          (commitment, starknet_version, outcome, blocks, from_height, to_height)
-        SELECT * FROM jsonb_to_recordset($1) AS
-          counted (commitment text, version text, outcome text, blocks bigint, "from" bigint, "to" bigint)
-        -- In one order, so that processes do not deadlock.
-        ORDER BY 1, 2, 3
-        ON CONFLICT (commitment, starknet_version, outcome) DO UPDATE SET
-          blocks = stored.blocks + EXCLUDED.blocks, last_at = now(),
-          from_height = least(stored.from_height, EXCLUDED.from_height),
-          to_height = greatest(stored.to_height, EXCLUDED.to_height)`;
-      await sqlRows(db, z.unknown(), sql, [JSON.stringify(counts)]);
-    },
-    async forget(from) {
-      const sql = `DELETE FROM tds.commitment_checks
-        WHERE outcome = 'verified' AND blocks BETWEEN 1 AND ${FEW_BLOCKS - 1} AND from_height >= $1
-        RETURNING commitment, starknet_version AS version`;
-      return await sqlRows(db, forgottenRow, sql, [from]);
-    },
-  };
 }
 
 /** Comparison of a block with a commitment. */

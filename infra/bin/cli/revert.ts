@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 
 import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';
-import { createCommitmentChecks, createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
+import { createCommitmentChecks } from '../../../pipeline/ingest/commitments.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/store/commitments.ts';
 import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
 import { createBlockLog } from '../../../pipeline/ingest/reconcile/block-log.ts';
 import { revertOrphan } from '../../../pipeline/ingest/reconcile/revert.ts';

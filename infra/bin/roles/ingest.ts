@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { withBlockChecks } from '../../../pipeline/ingest/block-checks.ts';
-import { createCommitmentChecks, createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
+import { createCommitmentChecks } from '../../../pipeline/ingest/commitments.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/store/commitments.ts';
 import { startIngester } from '../../../pipeline/ingest/ingest.ts';
 import { headSubscriptions } from '../../../pipeline/node/head-subscription.ts';
 import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';

@@ -1,7 +1,7 @@
 import PQueue from 'p-queue';
 import { z } from 'zod';
 
-import { UNCLASSIFIED, createAlarms } from '../../../infra/health/alarms.ts';
+import { UNCLASSIFIED } from '../../../infra/health/alarms.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { createLruCache } from '../../../infra/lru.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
@@ -10,9 +10,10 @@ import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import { felt, tokenStandard } from '../../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import type { BlockPoint } from '../../node/types.ts';
-import type { Standards } from '../ports.ts';
+import type { IngestStore, Standards } from '../ports.ts';
 import { createStatements } from '../store/sql.ts';
 import type { Statements } from '../store/sql.ts';
+import { createIngestStore } from '../store/store.ts';
 import { classify } from './classify.ts';
 import type { AbiVerdict, Classification, ClassifyingNode } from './classify.ts';
 
@@ -59,7 +60,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
   ): Promise<ContractFacts> =>
     remember(contract, await storeFacts(statements, contract, found, at, onConflict));
 
-  const failing = createFailureAlarms(pool, log);
+  const failing = createFailureAlarms(createIngestStore(pool), log);
 
   const lookUp = (contract: Felt, at: BlockPoint, priority: number): Promise<ContractFacts> => {
     const running = lookUps.get(contract);
@@ -116,8 +117,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
 const alarmOf = (contract: Felt): string => UNCLASSIFIED + contract;
 
 /** Raises an alarm that names a contract about which the node gives no answer, and clears it once there is one. */
-function createFailureAlarms(pool: Pool, log: Logger) {
-  const alarms = createAlarms(pool);
+function createFailureAlarms(store: Pick<IngestStore, 'raiseAlarm' | 'clearAlarms'>, log: Logger) {
   const failures = new Map<Felt, number>();
   return {
     /** Never rejects: the failure itself is reported by the caller. */
@@ -126,14 +126,14 @@ function createFailureAlarms(pool: Pool, log: Logger) {
       failures.set(contract, count);
       if (count < FAILURES_BEFORE_ALARM) return;
       const detail = `The node gives no answer about this contract at height ${at.height} (${String(error)}). Set its standard: tds contracts set ${contract} STANDARD`;
-      await alarms
-        .raise(alarmOf(contract), detail)
+      await store
+        .raiseAlarm(alarmOf(contract), detail)
         .catch((cause: unknown) => log.warn({ err: cause, contract }, 'alarm not raised'));
     },
     /** Also clears the alarm of a process that has ended. */
     async answered(contract: Felt): Promise<void> {
       failures.delete(contract);
-      await alarms.clear([alarmOf(contract)]);
+      await store.clearAlarms([alarmOf(contract)]);
     },
   };
 }
@@ -152,7 +152,7 @@ export async function setStandard(
   const before = (await readStored(statements, [contract])).get(contract) ?? null;
   const decided = { standard, class_hash: before?.class_hash ?? null, basis: 'operator' as const };
   const after = await storeFacts(statements, contract, decided, at, REPLACE);
-  await createAlarms(pool).clear([alarmOf(contract)]);
+  await createIngestStore(pool).clearAlarms([alarmOf(contract)]);
   log.info({ contract, before, after }, 'standard of a contract set by an operator');
   return { before, after };
 }

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { createLogger } from '../../../infra/log.ts';
-import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/store/commitments.ts';
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
 import { checkConservation, startConservation } from '../../../projections/engine/verify/conservation.ts';
 import type { PublicVerificationAnswer } from '../../../schemas/api/verification.ts';

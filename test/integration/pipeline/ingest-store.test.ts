@@ -6,7 +6,7 @@ import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
 import { repairsLeft } from '../../../infra/health/service-health.ts';
-import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/store/commitments.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';

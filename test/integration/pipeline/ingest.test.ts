@@ -8,7 +8,7 @@ import { headSubscriptions } from '../../../pipeline/node/head-subscription.ts';
 import type { HeadSubscription, SubscribeToHeads } from '../../../pipeline/node/head-subscription.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { createCommitmentStore } from '../../../pipeline/ingest/commitments.ts';
+import { createCommitmentStore } from '../../../pipeline/ingest/store/commitments.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Fault } from '../../support/starknet/faults.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
