@@ -16,8 +16,6 @@ export interface Ingester {
 /** Milliseconds between checks for chunks to write and for stalled ones. */
 const TICK_MS = 1000;
 const START_BACKOFF = { baseMs: TICK_MS, maxMs: 5000 };
-/** Pending repairs considered per tick when looking for finished chunks to repair. */
-const REPAIRS_PER_TICK = 1000;
 
 /**
  * Runs the ingester of one process: identifies the chain, splits history into chunks, and keeps a writer on `live` and on
@@ -112,10 +110,8 @@ async function writeChunks(deps: IngestDeps, health: Health, signal: AbortSignal
     }
     const finished = chunks.filter((chunk) => chunk.finished);
     await health.clearFinished(finished.map(({ name }) => name));
-    const repairs = await store.pendingRepairs({ start: 0, end: null }, REPAIRS_PER_TICK);
-    for (const { name, start, end } of finished) {
-      if (repairs.some(({ height }) => height >= start && height <= (end ?? height))) startWriter(name);
-    }
+    const repairable = new Set(await store.finishedChunksToRepair());
+    for (const { name } of finished) if (repairable.has(name)) startWriter(name);
   };
 
   while (!signal.aborted) {

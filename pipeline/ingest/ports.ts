@@ -300,6 +300,8 @@ export interface IngestStore {
     range: { readonly start: number; readonly end: number | null },
     limit: number,
   ): Promise<Repair[]>;
+  /** Names of the finished chunks that have a due repair. */
+  finishedChunksToRepair(): Promise<string[]>;
   /** Schedules the next attempt with exponential backoff, unless the repair was requested again meanwhile. */
   postponeRepair(fence: Fence, repair: Repair): Promise<void>;
   /** Every contracts map that repairs of this height may have published. */

@@ -60,6 +60,11 @@ export function createSimStore(now: () => number): SimStore {
     row.revision += 1;
     return row;
   };
+  const dueRepairs = (start: number, end: number | null): RepairRow[] =>
+    repairs.filter(
+      ({ done, nextTryAt, height }) =>
+        !done && nextTryAt <= now() && height >= start && height <= (end ?? Infinity),
+    );
   const copy = <T>(value: T): T => structuredClone(value);
   const chunkOf = ({ chunk, holder, until }: Row): Chunk => ({
     ...copy(chunk),
@@ -235,10 +240,7 @@ export function createSimStore(now: () => number): SimStore {
       for (const height of row.recorded.keys()) if (height <= point.height) row.recorded.delete(height);
     },
     async pendingRepairs({ start, end }, limit) {
-      const due = repairs
-        .filter((one) => !one.done && one.nextTryAt <= now())
-        .filter((one) => one.height >= start && one.height <= (end ?? Infinity))
-        .toSorted((a, b) => a.nextTryAt - b.nextTryAt);
+      const due = dueRepairs(start, end).toSorted((a, b) => a.nextTryAt - b.nextTryAt);
       return due.slice(0, limit).map(({ id, height, round, reread, replacesOrphan }) => ({
         id,
         height,
@@ -247,6 +249,10 @@ export function createSimStore(now: () => number): SimStore {
         replacesOrphan,
       }));
     },
+    finishedChunksToRepair: async () =>
+      [...rows.values()]
+        .filter(({ chunk }) => chunk.finished && dueRepairs(chunk.start, chunk.end).length > 0)
+        .map(({ chunk }) => chunk.name),
     async postponeRepair(fence, { id, round }) {
       fencedRow(fence);
       const repair = repairs.find((one) => one.id === id && one.round === round);

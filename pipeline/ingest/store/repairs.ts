@@ -3,10 +3,9 @@ import { z } from 'zod';
 import { contractsMap } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
 import { height } from '../../../schemas/messages/common.ts';
-import { storable } from '../../../schemas/text.ts';
 import type { IngestStore } from '../ports.ts';
 import { compressBody } from './recorded.ts';
-import { LEASE, anyRow } from './sql.ts';
+import { LEASE } from './sql.ts';
 import type { Statements } from './sql.ts';
 
 /** Delay before a repair is attempted again: the base, doubled by each attempt. */
@@ -20,16 +19,13 @@ const repairRow = z.object({
   replacesOrphan: z.boolean(),
 });
 
-/** As `LEASE`, for what is not part of the chunk's state. */
-const HELD = 'lease AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
-
 const compressIfAny = async (body: BlockBody | undefined): Promise<Buffer | null> =>
   body === undefined ? null : await compressBody(body);
 
 /**
- * Statements for repairs and alarms; a fenced one changes nothing once the lease of the chunk is lost. A repair's `round`
- * counts its requests, `reread` asks to read the block from the node again, and `maps` are the contract classifications
- * that it has planned to publish the block with.
+ * Statements for repairs; a fenced one changes nothing once the lease of the chunk is lost. A repair's `round` counts its
+ * requests, `reread` asks to read the block from the node again, and `maps` are the contract classifications that it has
+ * planned to publish the block with.
  */
 export function createRepairStore({ rows, fenced }: Statements) {
   return {
@@ -41,6 +37,15 @@ export function createRepairStore({ rows, fenced }: Statements) {
          ORDER BY next_try_at, id LIMIT $3`,
         [start, end, limit],
       ),
+    async finishedChunksToRepair() {
+      const found = await rows(
+        z.object({ name: z.string() }),
+        `SELECT name FROM tds.chunks WHERE status = 'finished' AND EXISTS (
+           SELECT 1 FROM tds.repairs
+           WHERE done_at IS NULL AND next_try_at <= now() AND height BETWEEN range_start AND range_end)`,
+      );
+      return found.map(({ name }) => name);
+    },
     postponeRepair: (fence, { id, round }) =>
       fenced(
         fence,
@@ -84,25 +89,5 @@ export function createRepairStore({ rows, fenced }: Statements) {
          SELECT revision FROM lease`,
         [id, map === null ? null : JSON.stringify(map), at, round, await compressIfAny(body)],
       ),
-    async raiseAlarm(name, detail, fence) {
-      const stored = storable(detail);
-      const insert = 'INSERT INTO tds.alarms (name, detail)';
-      const update =
-        'ON CONFLICT (name) DO UPDATE SET detail = EXCLUDED.detail WHERE tds.alarms.detail <> EXCLUDED.detail';
-      if (fence === undefined) await rows(anyRow, `${insert} VALUES ($1, $2) ${update}`, [name, stored]);
-      else {
-        const values = [fence.name, fence.epoch, name, stored];
-        await rows(anyRow, `WITH ${HELD} ${insert} SELECT $3, $4 FROM lease ${update}`, values);
-      }
-    },
-    async clearAlarms(names, fence) {
-      const remove = (list: string): string =>
-        `DELETE FROM tds.alarms WHERE (name = ANY(${list}) OR split_part(name, ':', 1) || ':' = ANY(${list}))`;
-      if (fence === undefined) await rows(anyRow, remove('$1'), [names]);
-      else {
-        const held = `WITH ${HELD} ${remove('$3')} AND EXISTS (SELECT 1 FROM lease)`;
-        await rows(anyRow, held, [fence.name, fence.epoch, names]);
-      }
-    },
   } satisfies Partial<IngestStore>;
 }

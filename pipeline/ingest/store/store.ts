@@ -6,6 +6,7 @@ import { contractsMap } from '../../../schemas/messages/chain-blocks.ts';
 import { felt, height } from '../../../schemas/messages/common.ts';
 import { leaseLost } from '../ports.ts';
 import type { Chunk, IngestStore } from '../ports.ts';
+import { createAlarmStore } from './alarms.ts';
 import { createRecordedStore } from './recorded.ts';
 import { createRepairStore } from './repairs.ts';
 import { FENCE, anyRow, createStatements } from './sql.ts';
@@ -20,6 +21,7 @@ export function createIngestStore(pool: Pool): IngestStore {
     ...createLeaseStore(statements),
     ...createRecordedStore(statements),
     ...createRepairStore(statements),
+    ...createAlarmStore(statements),
   };
 }
 

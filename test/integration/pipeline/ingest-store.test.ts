@@ -174,6 +174,24 @@ test('repairsLeft counts pending repairs', async () => {
   expect(await repairsLeft(pool)).toEqual({ pending: 3, oldest: new Date('2024-05-01T00:00:00Z') });
 });
 
+test('finished chunks to repair have a due repair in their range', async () => {
+  await pool.query('UPDATE tds.repairs SET done_at = now(); UPDATE tds.chunks SET range_start = 300');
+  const chunks = [0, 100, 200].map((start) => ({
+    name: `from-${start}`,
+    start,
+    end: start + 99,
+    finalHash: null,
+  }));
+  await store.createChunks(chunks);
+  await pool.query("UPDATE tds.chunks SET status = 'finished' WHERE name IN ('from-0', 'from-200')");
+  await requestRepairs(pool, [100, 300], 'test');
+  expect(await store.finishedChunksToRepair()).toEqual([]);
+  await requestRepairs(pool, [99], 'test');
+  expect(await store.finishedChunksToRepair()).toEqual(['from-0']);
+  await pool.query("UPDATE tds.repairs SET next_try_at = now() + interval '1 hour' WHERE height = 99");
+  expect(await store.finishedChunksToRepair()).toEqual([]);
+});
+
 test('counts of comparisons add up, and what was verified is known to hold by version', async () => {
   const counts = createCommitmentStore(pool);
   expect(await counts.verifiedVersions('block_hash')).toEqual([]);

@@ -151,3 +151,15 @@ test('a restarted ingester takes the chunk of the crashed one once its lease exp
   }
   expect(await holders()).toEqual([restarted.name, next, null]);
 });
+
+test('repairs a finished chunk while any number of repairs below the first height is overdue', async () => {
+  const world = createWorld({ seed: 1, base: 2000, blocks: 30 });
+  world.chain.acceptOnL1(2020);
+  for (let height = 0; height < 1000; height += 1) world.store.requestRepair(height);
+  world.startIngester();
+  world.startProjector({});
+  await world.clock.run(20_000);
+  world.store.requestRepair(2003);
+  await world.clock.run(20_000);
+  expect(world.store.pendingCount()).toBe(1000);
+});

@@ -1,0 +1,33 @@
+import { storable } from '../../../schemas/text.ts';
+import type { IngestStore } from '../ports.ts';
+import { anyRow } from './sql.ts';
+import type { Statements } from './sql.ts';
+
+/** As `LEASE`, for what is not part of the chunk's state. */
+const HELD = 'lease AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
+
+/** Statements for alarms; a fenced one changes nothing once the lease of the chunk is lost. */
+export function createAlarmStore({ rows }: Pick<Statements, 'rows'>) {
+  return {
+    async raiseAlarm(name, detail, fence) {
+      const stored = storable(detail);
+      const insert = 'INSERT INTO tds.alarms (name, detail)';
+      const update =
+        'ON CONFLICT (name) DO UPDATE SET detail = EXCLUDED.detail WHERE tds.alarms.detail <> EXCLUDED.detail';
+      if (fence === undefined) await rows(anyRow, `${insert} VALUES ($1, $2) ${update}`, [name, stored]);
+      else {
+        const values = [fence.name, fence.epoch, name, stored];
+        await rows(anyRow, `WITH ${HELD} ${insert} SELECT $3, $4 FROM lease ${update}`, values);
+      }
+    },
+    async clearAlarms(names, fence) {
+      const remove = (list: string): string =>
+        `DELETE FROM tds.alarms WHERE (name = ANY(${list}) OR split_part(name, ':', 1) || ':' = ANY(${list}))`;
+      if (fence === undefined) await rows(anyRow, remove('$1'), [names]);
+      else {
+        const held = `WITH ${HELD} ${remove('$3')} AND EXISTS (SELECT 1 FROM lease)`;
+        await rows(anyRow, held, [fence.name, fence.epoch, names]);
+      }
+    },
+  } satisfies Partial<IngestStore>;
+}
