@@ -6,7 +6,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { finalHeight } from '../../projections/chain-status/queries.ts';
-import { linkedBlocks, newestLinked } from '../../projections/indexed-blocks/queries.ts';
+import { linkedBlocks, newestLinked, settledBlockAt } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
@@ -55,9 +55,9 @@ const NOTHING = { lo: 1, hi: 0 };
 
 /**
  * Begins an export. ClickHouse reads what its tables have when a statement begins; if the blocks of the range are the same
- * before and after that, and no row is newer than its block, then the file has exactly the transfers of the chain that ends
- * with `head`, whatever happens to that later. Otherwise it begins again. Rows of final blocks are newer only during a
- * repair: these are found when the file comes to them, which breaks it off.
+ * before and after that, those up to `head` are of one chain, and no row is newer than its block, then the file has exactly
+ * the transfers of the chain that ends with `head`, whatever happens to that later. Otherwise it begins again. Rows of final
+ * blocks are newer only during a repair: these are found when the file comes to them, which breaks it off.
  *
  * @throws 503 while blocks of the range are being reverted or indexed again, or none is indexed
  */
@@ -96,7 +96,13 @@ async function tryOpen(
   const l1Height = await finalHeight(pool, served.schema('chain-status'));
   const state = await rangeState(clickhouse, asked);
   const isSettled = async (): Promise<boolean> => await isSettledAbove(clickhouse, asked, l1Height ?? -1);
-  if (!(await isSettled())) return null;
+  const isOneChain = async (): Promise<boolean> => {
+    // A range that is final is part of every chain.
+    const above = top <= (l1Height ?? -1) ? head.height : Math.max(lo, l1Height ?? 0);
+    const { block, isSettled: isLinked } = await settledBlockAt(clickhouse, served, head.height, above);
+    return isLinked && block?.seq === head.seq;
+  };
+  if (!(await isSettled()) || !(await isOneChain())) return null;
   const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
   try {
     const rows = isLinePerRow(format, tokens) ? null : await exportedCount(clickhouse, asked, state);
@@ -110,9 +116,8 @@ async function tryOpen(
     const isToHead = top === head.height;
     const [last] = isToHead ? [head] : await linkedBlocks(clickhouse, served, { from: top, to: top });
     const after = await rangeState(clickhouse, asked);
-    const [headAfter] = await linkedBlocks(clickhouse, served, { from: head.height, to: head.height });
     const isSame = after.blocks === state.blocks && after.versions === state.versions;
-    if (wasSettled && isSame && headAfter?.seq === head.seq)
+    if (wasSettled && isSame && (await isOneChain()))
       return { head, range: last === undefined || top < lo ? null : { lo, last }, file, rows };
     file.destroy();
     return null;

@@ -13,6 +13,8 @@ import { feltSql } from '../sql-terms.ts';
 type Tables = Pick<ServedBuilds, 'table'>;
 
 const settings = { max_threads: 1 } as const;
+/** The other rows of a block that is read are there too: they were inserted before it. */
+const consistent = { ...settings, max_result_rows: 0, select_sequential_consistency: 1 } as const;
 const heightRow = z.object({ height: z.int() });
 
 /** The newest indexed height whose block is no later than a time (unix seconds); `null` when there is none. */
@@ -263,26 +265,37 @@ export async function blocksAt(
 
 /** Borders between ranges of heights that are looked at, from a height down: a deeper reorg is not expected. */
 const BORDERS = 4;
+/** Far more than those of blocks that are not accepted on L1 yet; two heights for each fit into one parameter. */
+const MOST_BORDERS = 1000;
 const placedRow = versionedRow.extend({ parent: felt, is_deleted: z.int() });
 
 /**
  * The indexed block at a height, and whether the blocks up to it are of one chain. Ranges of 1024 heights are indexed apart, so
  * while a reorg is indexed, one may have the new chain and the next one the old: where they meet, a block is not the child of the
  * one before it, or that one is reverted and not replaced.
+ *
+ * @param above the borders above this height are looked at, on a replica that has all writes; null: the nearest, on any replica
  */
 export async function settledBlockAt(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
   height: number,
+  above: number | null = null,
 ): Promise<{ readonly block: VersionedBlock | null; readonly isSettled: boolean }> {
   const newest = rangeOf(height);
-  const starts = Array.from({ length: Math.min(BORDERS, newest) }, (_, i) => (newest - i) * HEIGHT_RANGE);
+  const most = above === null ? BORDERS : MOST_BORDERS;
+  const borders = Math.min(most, Math.max(0, newest - rangeOf(above ?? 0)));
+  const starts = Array.from({ length: borders }, (_, i) => (newest - i) * HEIGHT_RANGE);
   const heights = [height, ...starts.flatMap((start) => [start, start - 1])];
   // Without FINAL, which would hide reverted blocks.
   const sql = `SELECT ${BLOCK}, ${feltSql('parent_hash')} AS parent, seq, is_deleted
     FROM ${tables.table('indexed_blocks')} WHERE block_desc IN {descs:Array(UInt32)} ORDER BY seq DESC LIMIT 1 BY block_desc`;
   const query = { name: 'indexed-blocks.settled', sql, row: placedRow };
-  const rows = await clickhouse.rows(query, { descs: [...new Set(heights)].map(descending) }, { settings });
+  const rows = await clickhouse.rows(
+    query,
+    { descs: [...new Set(heights)].map(descending) },
+    { settings: above === null ? settings : consistent },
+  );
   const at = new Map(rows.map((row) => [row.height, row]));
   const isSettled = starts.every((start) => {
     const [below, above] = [at.get(start - 1), at.get(start)];
@@ -427,8 +440,6 @@ const linkedRow = z.object({
 export type LinkedBlock = z.infer<typeof linkedRow>;
 
 const LINKED = `${BLOCK}, ${feltSql('parent_hash')} AS parent, transfers, seq`;
-/** The other rows of a block that is read are there too: they were inserted before it. */
-const consistent = { ...settings, max_result_rows: 0, select_sequential_consistency: 1 } as const;
 
 /** The blocks indexed between two heights, both inclusive, lowest first. */
 export async function linkedBlocks(

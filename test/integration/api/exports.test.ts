@@ -434,6 +434,58 @@ test('an export begins again where a reorg comes before its statement, and waits
   }
 });
 
+test('an export waits while a reorg is indexed on one side of a border of height ranges only', async () => {
+  const query = { token: toFelt(0xb04de4n), from_block: '2040', to_block: '2055' };
+  /** The blocks of one fork, from a height on. */
+  const forkFrom = (first: number, digit: bigint): WorldBlock[] => {
+    const hashOf = (height: number) => toFelt((height < first ? 1n : digit) * 0x10_0000n + BigInt(height));
+    return Array.from({ length: 2056 - first }, (_, i) => {
+      const height = first + i;
+      const about = { token: query.token, from: toFelt(digit), to: ACCOUNT, txHash: hashOf(height) };
+      return {
+        height,
+        hash: hashOf(height),
+        parent: hashOf(height - 1),
+        timestamp: START_MS / 1000 + height * 2,
+        chunk: 'live',
+        transfers: [aTransfer({ ...about, position: 1 })],
+      };
+    });
+  };
+  const [old, fresh] = [forkFrom(2040, 1n), forkFrom(2044, 2n)];
+  const isBelow = ({ height }: WorldBlock): boolean => height < 2048;
+  const replace = async (by: readonly WorldBlock[]): Promise<void> => {
+    await write(
+      old.filter(({ height }) => by.some((block) => block.height === height)),
+      'block.reverted',
+    );
+    await write(by);
+  };
+  const exported = async () => {
+    const answer = await download('csv', query);
+    if (answer.status !== 200) return [answer.status, JSON.parse(answer.body.toString()).code];
+    const { rows } = await rowsOf('csv', fileOf(answer));
+    return [answer.headers['x-export-block-hash'], ...rows.map((row) => row['block_hash'])];
+  };
+  const hashes = (blocks: readonly WorldBlock[]) => [blocks.at(-1)?.hash, ...blocks.map(({ hash }) => hash)];
+  try {
+    await write(old);
+    expect(await exported()).toEqual(hashes(old));
+    await replace(fresh.filter(isBelow));
+    expect(await exported()).toEqual([503, 'unsettled']);
+    // Blocks accepted on L1 are part of both forks.
+    expect((await download('csv', { from_block: '5', to_block: String(L1) })).status).toBe(200);
+    await write(fresh.filter(isBelow), 'block.reverted');
+    await write(old.filter(isBelow));
+    await replace(fresh.filter((block) => !isBelow(block)));
+    expect(await exported()).toEqual([503, 'unsettled']);
+    await replace(fresh.filter(isBelow));
+    expect(await exported()).toEqual(hashes([...old.slice(0, 4), ...fresh]));
+  } finally {
+    await write([...old.slice(0, 4), ...fresh], 'block.reverted');
+  }
+});
+
 test.each(['folder', 'bucket'])(
   'files of heights accepted on L1 are written once to a %s, listed with their hashes and served by range',
   async (kind) => {
