@@ -73,22 +73,26 @@ export async function rangeState(
   return row ?? { blocks: '0', versions: '0', transfers: 0, first_time: 0, last_time: 0 };
 }
 
+/** The tokens and times that rows of an export may have. */
+function tokensAndTimes({ tables, source }: TransferExport): string {
+  if (source.settles.length > 0) return `${source.sql} AND ${heights}`;
+  const blocks = `${tables.table('indexed_blocks')} FINAL WHERE ${heights}`;
+  return `FROM (SELECT arrayJoin(tokens) AS token, timestamp FROM ${blocks}) WHERE true`;
+}
+
 const tokenRow = z.object({ o_token: feltText });
 
 /** The tokens that an export may have. */
 export async function exportedTokens(
   clickhouse: Pick<ClickHouse, 'rows'>,
-  { tables, source, filters }: TransferExport,
+  asked: TransferExport,
 ): Promise<Felt[]> {
+  const { source, filters } = asked;
   const { token } = filters.felts;
   if (token !== undefined) return [token];
-  const from =
-    source.settles.length === 0
-      ? `FROM (SELECT arrayJoin(tokens) AS token FROM ${tables.table('indexed_blocks')} FINAL WHERE ${heights})`
-      : `${source.sql} AND ${heights}`;
   const query = {
     name: 'export.tokens',
-    sql: `SELECT DISTINCT hex(token) AS o_token ${from}`,
+    sql: `SELECT DISTINCT hex(token) AS o_token ${tokensAndTimes(asked)}`,
     row: tokenRow,
   };
   const params = filterParams([source], filters);
@@ -240,14 +244,53 @@ function joined(parts: number, name: keyof typeof listTypes): string {
 
 const HOUR_SECONDS = 3600;
 
-/** The prices that a time of the range may have: all within it, and of each token the newest before it. */
-function prices(tables: Tables, parts: number): string {
-  const among = `token IN (SELECT toFixedString(unhex(arrayJoin(${joined(parts, 'tokens')})), 32))`;
+/** Hours in which the export may have rows of a token that has prices. */
+function pricedHours(asked: TransferExport): string {
+  const priced = `token IN (SELECT token FROM ${asked.tables.table('ohlc_hourly')})`;
+  return `(SELECT token, intDiv(timestamp, ${HOUR_SECONDS}) ${tokensAndTimes(asked)} AND ${priced})`;
+}
+
+const among = (parts: number): string =>
+  `token IN (SELECT toFixedString(unhex(arrayJoin(${joined(parts, 'tokens')})), 32))`;
+
+/**
+ * The prices that a row may have, which are held in memory: all of the hours in which its token has rows, and of every other hour
+ * the last one, before the range only the newest. No hour is read from both tables: their last prices differ until the hour is
+ * recomputed.
+ */
+function prices(asked: TransferExport, parts: number): string {
+  const { tables } = asked;
+  const hours = pricedHours(asked);
   return `SELECT token, observed_at, usd FROM ${tables.table('price_points')} FINAL
-      WHERE ${among} AND hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}
+      WHERE ${among(parts)} AND (token, hour) IN ${hours}
       UNION ALL
-      SELECT token, max(close_at) AS observed_at, argMax(close_usd, hour) AS usd
-      FROM ${tables.table('ohlc_hourly')} FINAL WHERE ${among} AND hour < {first_hour:UInt32} GROUP BY token`;
+      SELECT token, max(close_at) AS observed_at, argMax(close_usd, hour) AS usd FROM ${tables.table('ohlc_hourly')} FINAL
+      WHERE ${among(parts)} AND hour <= {last_hour:UInt32} AND (token, hour) NOT IN ${hours}
+      GROUP BY token, greatest(hour, toInt64({first_hour:UInt32}) - 1)`;
+}
+
+const hourParams = ({ first_time: first, last_time: last }: RangeState): Params => ({
+  first_hour: Math.floor(first / HOUR_SECONDS),
+  last_hour: Math.floor(last / HOUR_SECONDS),
+});
+
+/** Prices of one export: ClickHouse holds them in memory, about 110 bytes for each. */
+export const MAX_EXPORT_PRICES = 6_000_000;
+
+/** How many prices the rows of an export may have, about. */
+export async function exportedPrices(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  asked: TransferExport,
+  { tokens, state }: { readonly tokens: readonly ExportedToken[]; readonly state: RangeState },
+): Promise<number> {
+  const { parts, params } = tokenParams(tokens);
+  const sql = `SELECT sum(if((token, hour) IN ${pricedHours(asked)}, points, 1)) AS n
+    FROM ${asked.tables.table('ohlc_hourly')} FINAL
+    WHERE ${among(parts)} AND hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}`;
+  const query = { name: 'export.prices', sql, row: countRow };
+  const all = { ...filterParams([asked.source], asked.filters), ...params, ...hourParams(state) };
+  const [row] = await clickhouse.rows(query, all, { settings });
+  return row?.n ?? 0;
 }
 
 const fileSettings = {
@@ -289,7 +332,7 @@ export function exportStatement(
   const columns = exportColumns(format, l1Height, parts).map(([name, sql]) => `${sql} AS ${name}`);
   const sql = `SELECT ${columns.join(',\n      ')}
     FROM (${settledRows(asked)}) AS t
-    ASOF LEFT JOIN (${prices(asked.tables, parts)}) AS p ON t.token = p.token AND t.time >= p.observed_at`;
+    ASOF LEFT JOIN (${prices(asked, parts)}) AS p ON t.token = p.token AND t.time >= p.observed_at`;
   return {
     statement: {
       name: 'export.transfers',
@@ -300,8 +343,7 @@ export function exportStatement(
     params: {
       ...filterParams([asked.source], asked.filters),
       ...params,
-      first_hour: Math.floor(state.first_time / HOUR_SECONDS),
-      last_hour: Math.floor(state.last_time / HOUR_SECONDS),
+      ...hourParams(state),
     },
     settings: fileSettings,
   };

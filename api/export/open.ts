@@ -11,14 +11,18 @@ import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import {
+  MAX_EXPORT_PRICES,
   exportStatement,
   exportedCount,
+  exportedPrices,
   exportedTokens,
   isSettledAbove,
   rangeState,
 } from '../../projections/transfers/queries.ts';
 import type { ExportFormat, ExportedToken, TransferExport } from '../../projections/transfers/queries.ts';
-import { unavailable } from '../http/errors.ts';
+import { invalidInput, unavailable } from '../http/errors.ts';
+import type { HttpError } from '../http/errors.ts';
+import { figure } from '../http/stated-limits.ts';
 import { heightsOf } from '../transfers/list.ts';
 import type { TransferSearch } from '../transfers/filters.ts';
 import { versionedSourceOf } from '../transfers/versioned-source.ts';
@@ -59,7 +63,7 @@ const NOTHING = { lo: 1, hi: 0 };
  * the transfers of the chain that ends with `head`, whatever happens to that later. Otherwise it begins again. Rows of final
  * blocks are newer only during a repair: these are found when the file comes to them, which breaks it off.
  *
- * @throws 503 while blocks of the range are being reverted or indexed again, or none is indexed
+ * @throws 400 for too many prices, 503 while blocks of the range are being reverted or indexed again, or none is indexed
  */
 export async function openExport(
   reading: ExportReading,
@@ -104,6 +108,7 @@ async function tryOpen(
   };
   if (!(await isSettled()) || !(await isOneChain())) return null;
   const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
+  if ((await exportedPrices(clickhouse, asked, { tokens, state })) > MAX_EXPORT_PRICES) throw tooManyPrices();
   try {
     const rows = isLinePerRow(format, tokens) ? null : await exportedCount(clickhouse, asked, state);
     const { statement, params, settings } = exportStatement(asked, { format, tokens, state, l1Height });
@@ -125,6 +130,11 @@ async function tryOpen(
     if (isThrowIf(error)) return null;
     throw error;
   }
+}
+
+function tooManyPrices(): HttpError {
+  const text = `The hours of its transfers have more than ${figure(MAX_EXPORT_PRICES)} prices of their tokens: ask for a shorter range.`;
+  return invalidInput({ non_field_errors: [text] });
 }
 
 /** Symbols are the only texts of a file that may contain a line break, which JSON escapes and CSV does not. */

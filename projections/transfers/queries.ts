@@ -9,8 +9,10 @@ import type { TransferPosition, TransferSource, VersionedSource } from '../trans
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
 export {
+  MAX_EXPORT_PRICES,
   exportStatement,
   exportedCount,
+  exportedPrices,
   exportedTokens,
   isSettledAbove,
   rangeState,

@@ -2,17 +2,20 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
 
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { openExport } from '../../../api/export/open.ts';
+import type { TransferSearch } from '../../../api/transfers/filters.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { createCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
+import { withNames } from '../../../projections/define.ts';
 import { chainStatus } from '../../../projections/chain-status/projector.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
@@ -915,23 +918,87 @@ test('a stream reads blocks with many transfers in parts', async () => {
   expect(seen.size).toBe(rows);
 });
 
-test('a range with more transfers than fit into the memory of a statement is exported', async () => {
-  // The last test: their token is that of other transfers, which every block names.
-  await writeBulk(owner, names, { token: COIN, perBlock: 30_000, below: FORK });
+/** Begins an export whose statement has so little memory. */
+async function openWithin(bytes: number, query: Partial<TransferSearch>, format: Format) {
   const limited: Pick<ClickHouse, 'file'> = {
     file: async (statement, params, options) => {
-      const settings = { ...options.settings, max_memory_usage: 700_000_000 };
+      const settings = { ...options.settings, max_memory_usage: bytes };
       return await owner.file(statement, params, { ...options, settings });
     },
   };
   const { signal } = new AbortController();
-  const reading = { clickhouse: { ...owner, ...limited }, pool: world.pool, signal };
+  const clickhouse = { ...owner, ...limited };
   const none = { felts: {}, block: null, startTime: null, endTime: null, asOf: null };
-  const search = { ...none, fromBlock: 0, toBlock: HEIGHTS, order: 'asc' as const };
-  const { file } = await openExport(
-    { ...reading, servedBuilds: () => servedBuilds(world.pool) },
-    { search, format: 'ndjson' },
-  );
+  const search = { ...none, fromBlock: null, toBlock: null, order: 'asc' as const, ...query };
+  const reading = { clickhouse, pool: world.pool, signal, servedBuilds: () => servedBuilds(world.pool) };
+  return await openExport(reading, { search, format });
+}
+
+test('an export holds only the prices of the hours in which it has transfers, and the last of others', async () => {
+  const token = toFelt(0x9a1dn);
+  const hourMs = 3_600_000;
+  const start = Math.ceil(START_MS / hourMs + 1) * hourMs;
+  const hours = 520;
+  // A price every second: none in some hours, and in others none in the first half.
+  const isPriced = (ms: number): boolean => {
+    const hour = Math.floor(ms / hourMs);
+    return hour % 5 !== 0 && (hour % 5 !== 1 || ms % hourMs >= hourMs / 2);
+  };
+  const priceOf = (ms: number): number | null => {
+    for (let k = Math.floor((ms - 1 - start) / 1000); k >= 0; k -= 1)
+      if (isPriced(start + 1 + k * 1000)) return (k + 1) / 8;
+    return null;
+  };
+  const { names: tables } = await openBuild(world.pool, owner, prices);
+  const [points = '', hourly = ''] = [tables['price_points'], tables['ohlc_hourly']];
+  const tokenSql = `toFixedString(unhex('${token.slice(2)}'), 32)`;
+  await owner.command(`INSERT INTO ${points} (token, hour, observed_at, price, usd, source, seq, is_deleted)
+    SELECT ${tokenSql}, intDiv(at, ${hourMs}) AS h, ${start} + 1 + number * 1000 AS at, number + 1, toString((number + 1) / 8), 'one', number, 0
+    FROM numbers(${hours * 3600}) WHERE h % 5 != 0 AND (h % 5 != 1 OR at % ${hourMs} >= ${hourMs / 2})`);
+  const touched = Array.from({ length: hours }, (_, i) => ({ token, hour: start / hourMs + i }));
+  for (const { sql, params } of prices.derive?.(touched) ?? [])
+    await owner.command(withNames(sql, tables), { params });
+  const blocks = Array.from({ length: 31 }, (_, i): WorldBlock => {
+    const height = HEIGHTS + i;
+    const about = {
+      token,
+      from: ACCOUNT,
+      to: ACCOUNT,
+      position: 1,
+      txHash: toFelt(0x9a1d_0000n + BigInt(i)),
+    };
+    const timestamp = start / 1000 + i * 17 * 3600 + i * 113 - 1;
+    return { height, timestamp, chunk: 'live', transfers: [aTransfer(about)] };
+  });
+  const wanted = blocks.map(({ timestamp }) => priceOf(timestamp * 1000));
+  try {
+    await write(blocks);
+    for (const query of [
+      { felts: { token } },
+      { felts: { account: ACCOUNT }, fromBlock: HEIGHTS },
+      { fromBlock: HEIGHTS, toBlock: HEIGHTS + 30 },
+    ]) {
+      const { file } = await openWithin(100_000_000, query, 'csv');
+      const { rows } = await rowsOf('csv', await buffer(file));
+      expect(rows.map((row) => row['price_usd'])).toEqual(wanted);
+    }
+    // An hour with so many prices that they would not fit into memory.
+    await owner.command(`INSERT INTO ${hourly} (token, hour, points, seq)
+      SELECT ${tokenSql}, ${start / hourMs + 17}, 4000000000, 4000000000`);
+    const { status, body } = await download('csv', { token });
+    const { errors } = JSON.parse(body.toString());
+    const text =
+      'The hours of its transfers have more than 6,000,000 prices of their tokens: ask for a shorter range.';
+    expect([status, errors]).toEqual([400, { non_field_errors: [text] }]);
+  } finally {
+    await write(blocks, 'block.reverted');
+  }
+});
+
+test('a range with more transfers than fit into the memory of a statement is exported', async () => {
+  // The last test: their token is that of other transfers, which every block names.
+  await writeBulk(owner, names, { token: COIN, perBlock: 30_000, below: FORK });
+  const { file } = await openWithin(700_000_000, { fromBlock: 0, toBlock: HEIGHTS }, 'ndjson');
   // It is sorted before it begins.
   const [first] = (await once(file, 'data')) as [Buffer];
   expect(JSON.parse(first.toString().split('\n')[0] ?? '')).toMatchObject({ block: 0 });
