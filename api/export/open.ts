@@ -5,7 +5,7 @@ import { isThrowIf } from '../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { finalHeight } from '../../projections/chain-status/queries.ts';
+import { chunkRows, finalHeight } from '../../projections/chain-status/queries.ts';
 import { linkedBlocks, newestLinked, settledBlockAt } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -39,7 +39,7 @@ export interface ExportReading {
 export interface OpenExport {
   /** The newest block when it began. */
   readonly head: LinkedBlock;
-  /** The heights of the file; null: none. */
+  /** The heights of the file; null: none is indexed yet, or not all are. */
   readonly range: ExportRange | null;
   readonly file: Readable;
   /** Rows of the file; null: each is a line of it. */
@@ -98,7 +98,9 @@ async function tryOpen(
     filters: { felts, lo, hi: top },
   };
   const l1Height = await finalHeight(pool, served.schema('chain-status'));
+  const [lowest] = await chunkRows(pool, served.schema('chain-status'));
   const state = await rangeState(clickhouse, asked);
+  const isWhole = top >= lo && Number(state.blocks) > top - Math.max(lo, lowest?.start ?? 0);
   const isSettled = async (): Promise<boolean> => await isSettledAbove(clickhouse, asked, l1Height ?? -1);
   const isOneChain = async (): Promise<boolean> => {
     // A range that is final is part of every chain.
@@ -123,7 +125,7 @@ async function tryOpen(
     const after = await rangeState(clickhouse, asked);
     const isSame = after.blocks === state.blocks && after.versions === state.versions;
     if (wasSettled && isSame && (await isOneChain()))
-      return { head, range: last === undefined || top < lo ? null : { lo, last }, file, rows };
+      return { head, range: isWhole && last !== undefined ? { lo, last } : null, file, rows };
     file.destroy();
     return null;
   } catch (error) {

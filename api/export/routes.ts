@@ -87,7 +87,8 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       '`/api/export/{id}.json` returns the same two values for the id in `X-Export-Id`. If the export cannot be finished, the',
       `connection breaks. One export of a user runs at a time. \`${CURSOR_HEADER}\` is the cursor from which a stream with the same`,
       'filters continues after the file; that stream first sends `undo` if the chain has changed since. The header is absent with',
-      '`txhash`, and if no block of the range is indexed.',
+      '`txhash`, if no block of the range is indexed, and if some are not: during a backfill the file lacks the transfers of blocks that',
+      '`/api/indexer/progress/` shows as missing.',
     ].join(' '),
     tag: 'Exports',
     auth: 'key',
@@ -151,7 +152,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
   });
 }
 
-/** Where a stream with the same filters goes on behind the file; none where a stream cannot have them, or the file is empty. */
+/** Where a stream with the same filters goes on behind the file; none where a stream cannot have them, or blocks are missing. */
 function cursorHeader(
   { felts }: TransferSearch,
   range: ExportRange | null,
@@ -201,7 +202,7 @@ function recordRoute({ exports }: ExportRouteDeps): Route {
     path: '/api/export/{id}.json',
     summary: 'Get the state of an export',
     description:
-      'Returns the state of an export that the same user began in the last hour. `complete` is false while the file is sent, and remains false if the export broke off.',
+      'Returns the state of an export that the same user began in the last hour. `complete` is false while the file is sent, and remains false if the export broke off. It says nothing about blocks that are not indexed yet.',
     tag: 'Exports',
     auth: 'key',
     params: z.object({ id: z.uuid().meta({ description: '`X-Export-Id` of the export' }) }),

@@ -334,7 +334,7 @@ export class Operations extends HeyApiClient {
     /**
      * Export transfers
      *
-     * Returns all transfers that match the filters in one file, lowest block first, then by position of the event and item of a batch. At least one of `token`, `account`, `from_account`, `to_account` is required, or a range: `from_block` and `to_block`, or `start_time` and `end_time`. The file has the transfers of the chain whose newest block is in `X-Export-Block` and `X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip if `Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`; `/api/export/{id}.json` returns the same two values for the id in `X-Export-Id`. If the export cannot be finished, the connection breaks. One export of a user runs at a time. `X-Stream-Cursor` is the cursor from which a stream with the same filters continues after the file; that stream first sends `undo` if the chain has changed since. The header is absent with `txhash`, and if no block of the range is indexed. `as_of_block` is rejected: Use `to_block`.
+     * Returns all transfers that match the filters in one file, lowest block first, then by position of the event and item of a batch. At least one of `token`, `account`, `from_account`, `to_account` is required, or a range: `from_block` and `to_block`, or `start_time` and `end_time`. The file has the transfers of the chain whose newest block is in `X-Export-Block` and `X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip if `Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`; `/api/export/{id}.json` returns the same two values for the id in `X-Export-Id`. If the export cannot be finished, the connection breaks. One export of a user runs at a time. `X-Stream-Cursor` is the cursor from which a stream with the same filters continues after the file; that stream first sends `undo` if the chain has changed since. The header is absent with `txhash`, if no block of the range is indexed, and if some are not: during a backfill the file lacks the transfers of blocks that `/api/indexer/progress/` shows as missing. `as_of_block` is rejected: Use `to_block`.
      *
      * **Limits**
      *
@@ -360,7 +360,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the state of an export
      *
-     * Returns the state of an export that the same user began in the last hour. `complete` is false while the file is sent, and remains false if the export broke off.
+     * Returns the state of an export that the same user began in the last hour. `complete` is false while the file is sent, and remains false if the export broke off. It says nothing about blocks that are not indexed yet.
      *
      * **Limits**
      *

@@ -489,6 +489,42 @@ test('an export waits while a reorg is indexed on one side of a border of height
   }
 });
 
+test('an export has no cursor for a stream while blocks of its range are missing', async () => {
+  const from = HEIGHTS + 10;
+  const blocks = Array.from({ length: 4 }, (_, i) => blockAt(from + i));
+  const cursorOf = async (first: number, last: number) => {
+    const range = { from_block: String(first), to_block: String(last) };
+    const { status, headers: answered } = await download('csv', { token: COIN, ...range });
+    return [status, answered['x-stream-cursor'] !== undefined];
+  };
+  const written: WorldBlock[] = [];
+  const add = async (...some: WorldBlock[]): Promise<void> => {
+    await write(some);
+    written.push(...some);
+  };
+  try {
+    await add(...blocks.slice(0, 1), ...blocks.slice(2));
+    expect(await cursorOf(from, from + 3)).toEqual([200, false]);
+    expect(await cursorOf(from - 1, from)).toEqual([200, false]);
+    expect(await cursorOf(from + 2, from + 3)).toEqual([200, true]);
+    await add(...blocks.slice(1, 2));
+    expect(await cursorOf(from, from + 3)).toEqual([200, true]);
+    expect(await cursorOf(from, from + 9)).toEqual([200, true]);
+  } finally {
+    await write(written, 'block.reverted');
+  }
+  // The index begins with the lowest chunk.
+  const { schema = '' } = (await openBuild(world.pool, owner, chainStatus)).names;
+  await world.pool.query(`UPDATE ${schema}.chunks SET first_height = 5 WHERE first_height = 0`);
+  await write(base.slice(0, 5), 'block.reverted');
+  try {
+    expect(await cursorOf(0, HEIGHTS)).toEqual([200, true]);
+  } finally {
+    await write(base.slice(0, 5));
+    await world.pool.query(`UPDATE ${schema}.chunks SET first_height = 0 WHERE first_height = 5`);
+  }
+});
+
 test.each(['folder', 'bucket'])(
   'files of heights accepted on L1 are written once to a %s, listed with their hashes and served by range',
   async (kind) => {
