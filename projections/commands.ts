@@ -76,6 +76,7 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
   ddl,
   alsoApplies = [],
   expired,
+  fromSnapshot,
   decide,
 }: {
   readonly name: P;
@@ -83,6 +84,7 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
   readonly ddl: string;
   readonly alsoApplies?: readonly H[];
   readonly expired?: (schema: string) => string;
+  readonly fromSnapshot?: PostgresProjection<Command>['fromSnapshot'];
   readonly decide: (
     tx: PoolClient,
     schema: string,
@@ -101,6 +103,7 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
     topic: topics.commands,
     ddl: `${ddl}\n${OUTCOMES_DDL}`,
     isSnapshotted: true,
+    ...(fromSnapshot === undefined ? {} : { fromSnapshot }),
     notify: { channel: DECIDED_CHANNEL, payload: (command) => (isOwn(command) ? command.id : null) },
     isRelevant,
     async fold(tx, command, { offset, timestamp, schema }) {

@@ -201,6 +201,8 @@ export interface PostgresProjection<M> {
    * Foreign keys among the tables are deferrable.
    */
   readonly isSnapshotted?: true;
+  /** By earlier version: how a build is filled from a snapshot of it. A snapshot of any other version is refused. */
+  readonly fromSnapshot?: Readonly<Record<number, SnapshotConversion>>;
   /**
    * Channel notified after commit. Equal payloads of one batch are sent once, null ones are not sent.
    */
@@ -217,6 +219,13 @@ export interface PostgresProjection<M> {
    * the previous build, `{{previous_schema}}`. Folding a later message again over a copied row must not change it.
    */
   readonly carryOver?: string;
+}
+
+export interface SnapshotConversion {
+  /** Present names of renamed tables, by their names in the snapshot. */
+  readonly renamed?: Readonly<Record<string, string>>;
+  /** A statement run after all rows are inserted, e.g. to compute a column again. */
+  readonly afterwards?: string;
 }
 
 export interface FoldMeta {

@@ -44,7 +44,8 @@ export const errorCodes = {
   BUILD_RETIRED: 'the build being written was replaced by another build of the projection',
   LOG_BEGINNING_GONE: 'the first messages of a topic were deleted, so nothing can be rebuilt from it',
   SHAPE_CHANGED: 'a table.sql changed without a new version',
-  VERSION_MISMATCH: 'this program writes another version of the projection than the served one',
+  VERSION_MISMATCH:
+    'this program writes another version of the projection than the served one, or cannot read the snapshot of it',
   STORE_UNAVAILABLE: 'Kafka, ClickHouse, Postgres or Redis did not answer',
   QUERY_TIMEOUT: 'a ClickHouse query did not finish in the time of its request',
   COMMAND_TIMEOUT: 'a command was appended to the log, but its outcome is not known yet',

@@ -10,6 +10,7 @@ import { decideActivity, decideRegistration, decideReport, decideReview } from '
 import type { DomainListed, ReportSet, WalletSet } from './decider.ts';
 import { keepPart, takeImport } from './imports.ts';
 import { domainByName, domainReportById, walletAt, walletById } from './queries.ts';
+import { wordsOf } from './words.ts';
 
 type CatalogueChange = WalletSet | ReportSet | DomainListed;
 
@@ -20,6 +21,7 @@ export const catalogue = commandProjection({
   ddl: tableSql(import.meta.url),
   expired: (schema) =>
     `DELETE FROM ${schema}.import_parts WHERE issued_at <= $2::bigint - ${OUTCOME_LIFETIME_MS}`,
+  fromSnapshot: { 1: { afterwards: `UPDATE {{schema}}.dapps AS d SET words = ${wordsOf('d')}` } },
   async decide(tx, schema, command, newId) {
     const make = async ({ outcome, changes }: Decision<CatalogueChange>): Promise<Outcome> => {
       for (const change of changes) await apply(tx, schema, change, newId);

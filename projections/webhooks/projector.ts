@@ -19,6 +19,7 @@ export const webhooks = commandProjection({
   expired: (schema) =>
     `DELETE FROM ${schema}.webhook_requests
      WHERE kind <> 'delete' AND issued_at <= $2::bigint - ${OUTCOME_LIFETIME_MS}`,
+  fromSnapshot: { 2: { renamed: { shut_out_users: 'disabled_owners' } } },
   decide: decideAndApply,
 });
 

@@ -6,7 +6,8 @@ import { AppError } from '../../../schemas/errors.ts';
 import { snapshotsMessage } from '../../../schemas/messages/snapshots.ts';
 import type { SnapshotManifest, SnapshotMessage } from '../../../schemas/messages/snapshots.ts';
 import { topics } from '../../../schemas/topics.ts';
-import type { PostgresProjection } from '../../define.ts';
+import { withNames } from '../../define.ts';
+import type { PostgresProjection, SnapshotConversion } from '../../define.ts';
 import type { Build } from '../builds.ts';
 import { createCheckpoints, identifyLog, storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { ownerOf } from '../checkpoints.ts';
@@ -27,7 +28,7 @@ export async function newestSnapshot(kafka: Log): Promise<SnapshotManifest | nul
  * without a snapshot, or when the build has a checkpoint. A projection that the snapshot does not have is newer than the
  * snapshot: no command for it was ever sent, so it begins empty.
  *
- * @throws VERSION_MISMATCH when rows of the snapshot's version do not fit the tables
+ * @throws VERSION_MISMATCH when the snapshot holds another version of the projection that cannot be converted
  */
 export async function restoreFromSnapshot(
   { kafka, pool }: { kafka: Log; pool: Pool },
@@ -42,6 +43,7 @@ export async function restoreFromSnapshot(
   const manifest = await newestSnapshot(kafka);
   if (manifest === null) return;
   const part = manifest.projections.find(({ name }) => name === projection.name);
+  const conversion = part === undefined ? {} : conversionFrom(projection, part.version);
   const from = part?.next_offset ?? Math.min(...manifest.projections.map(({ next_offset: next }) => next));
   const log = await identifyLog(kafka, projection.topic);
 
@@ -49,7 +51,7 @@ export async function restoreFromSnapshot(
     const created = await createCheckpoints(tx, ownerOf(build), log, new Map([[0, from]]));
     // 0: another process was faster.
     if (created === 0 || part === undefined) return;
-    const counts = await fill(tx, kafka, manifest, build);
+    const counts = await fill(tx, { kafka, manifest, build, conversion });
     for (const [table, expected] of Object.entries(part.counts)) {
       if (counts.get(table) !== expected && expected > 0) {
         throw new AppError(
@@ -61,11 +63,28 @@ export async function restoreFromSnapshot(
   });
 }
 
+function conversionFrom(
+  { name, version, fromSnapshot }: PostgresProjection<unknown>,
+  snapshotted: number,
+): SnapshotConversion {
+  const conversion = snapshotted === version ? {} : fromSnapshot?.[snapshotted];
+  if (conversion === undefined) {
+    throw new AppError(
+      'VERSION_MISMATCH',
+      `The newest snapshot holds ${name} in version ${snapshotted}, which this program, of version ${version}, cannot read: run the release that took the snapshot, or a later one that reads it`,
+    );
+  }
+  return conversion;
+}
+
 async function fill(
   tx: PoolClient,
-  kafka: Log,
-  manifest: SnapshotManifest,
-  build: Build,
+  {
+    kafka,
+    manifest,
+    build,
+    conversion: { renamed, afterwards },
+  }: { kafka: Log; manifest: SnapshotManifest; build: Build; conversion: SnapshotConversion },
 ): Promise<ReadonlyMap<string, number>> {
   const counts = new Map<string, number>();
   // Rows refer to rows of other tables, which are inserted in the order of the tables' names.
@@ -73,7 +92,7 @@ async function fill(
   for await (const message of snapshotMessages(kafka)) {
     const isOurs = message.id === manifest.id && message.type === 'snapshot.rows_written';
     if (!isOurs || message.projection !== build.projection) continue;
-    const table = `${build.names['schema'] ?? ''}."${message.table}"`;
+    const table = `${build.names['schema'] ?? ''}."${renamed?.[message.table] ?? message.table}"`;
     try {
       await tx.query(
         `INSERT INTO ${table} SELECT * FROM jsonb_populate_recordset(NULL::${table}, $1::jsonb)`,
@@ -86,6 +105,7 @@ async function fill(
     }
     counts.set(message.table, (counts.get(message.table) ?? 0) + message.rows.length);
   }
+  if (afterwards !== undefined) await tx.query(withNames(afterwards, build.names));
   return counts;
 }
 

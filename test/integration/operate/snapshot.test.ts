@@ -8,16 +8,19 @@ import { systemClock } from '../../../infra/clock.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { accounts } from '../../../projections/accounts/projector.ts';
+import { catalogue } from '../../../projections/catalogue/projector.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import { takeSnapshot } from '../../../projections/engine/snapshot/take.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { sync } from '../../../projections/sync/projector.ts';
 import { webhooks } from '../../../projections/webhooks/projector.ts';
+import type { SnapshotMessage } from '../../../schemas/messages/snapshots.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
+import { aDapp, importRecords } from '../../support/catalogue.ts';
 import { atEnd, until } from '../../support/projection-world.ts';
 import { tds } from '../../support/tds.ts';
 
@@ -117,11 +120,11 @@ const snapshotOfAll = async () => {
   await until(async () => await atEnd(world.kafka, world.pool, topics.commands, names));
   return await snapshot();
 };
-const rebuildAll = async ({ swap = true } = {}) => {
+const rebuildAll = async ({ swap = true, projections = decided } = {}) => {
   const { signal } = new AbortController();
   const log = createLogger('test', 'silent');
   const { kafka, pool } = world;
-  return await rebuild({ kafka, pool, clickhouse, clock: systemClock, log, metrics, signal }, decided, {
+  return await rebuild({ kafka, pool, clickhouse, clock: systemClock, log, metrics, signal }, projections, {
     swap,
     onProgress: () => {},
   });
@@ -321,4 +324,72 @@ test('a rebuild repairs read models that were restored from before a snapshot', 
   await world.startProjector();
   expect(await state()).toEqual(before);
   await makeKey('after the repair');
+});
+
+/** Takes a snapshot of the webhooks and the catalogue whose messages are as an earlier release wrote them. */
+async function snapshotOfRelease(asWritten: (message: SnapshotMessage) => SnapshotMessage): Promise<void> {
+  const kafka = {
+    ...world.kafka,
+    publisher: () => {
+      const publisher = world.kafka.publisher();
+      const publish = async (
+        topic: Topic<SnapshotMessage>,
+        messages: readonly { value: SnapshotMessage }[],
+      ) =>
+        await publisher.publish(
+          topic,
+          messages.map(({ value }) => ({ value: asWritten(value) })),
+        );
+      return { ...publisher, publish };
+    },
+  };
+  const all = [...decided, catalogue];
+  const names = all.map(({ name }) => name);
+  await until(async () => await atEnd(world.kafka, world.pool, topics.commands, names));
+  await takeSnapshot({ kafka: kafka as never, pool: world.pool, now: Date.now }, all);
+}
+
+function inVersions(message: SnapshotMessage, versions: Readonly<Record<string, number>>): SnapshotMessage {
+  if (message.type !== 'snapshot.closed') return message;
+  const projections = message.projections.map(({ version, ...part }) => ({
+    ...part,
+    version: versions[part.name] ?? version,
+  }));
+  return { ...message, projections };
+}
+
+test('a rebuild converts the snapshot of an earlier version, and refuses one of an unknown version', async () => {
+  await importRecords(world, { dapps: [aDapp('rhino', { description: 'a bridge', tags: ['swap'] })] });
+  const wordsOf = async (): Promise<unknown> =>
+    (
+      await world.pool.query(
+        `SELECT words::text FROM ${(await servedBuilds(world.pool)).schema('catalogue')}.dapps`,
+      )
+    ).rows;
+  const [owners, words] = [(await state())['webhooks.disabled_owners'], await wordsOf()];
+  expect(owners).toHaveLength(1);
+  await snapshotOfRelease((message) => {
+    if (message.type === 'snapshot.closed') {
+      const { projections, ...rest } = inVersions(message, { webhooks: 2, catalogue: 1 }) as typeof message;
+      return {
+        ...rest,
+        projections: projections.map(({ counts: { disabled_owners: count, ...counts }, ...part }) => ({
+          ...part,
+          counts: count === undefined ? counts : { ...counts, shut_out_users: count },
+        })),
+      };
+    }
+    if (message.table === 'disabled_owners') return { ...message, table: 'shut_out_users' };
+    if (message.table !== 'dapps') return message;
+    return { ...message, rows: message.rows.map((row) => ({ ...row, words: "'old':1" })) };
+  });
+  const report = await rebuildAll({ projections: [webhooks, catalogue] });
+  expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+  expect([(await state())['webhooks.disabled_owners'], await wordsOf()]).toEqual([owners, words]);
+
+  await snapshotOfRelease((message) => inVersions(message, { webhooks: 9 }));
+  await expect(rebuildAll({ projections: [webhooks] })).rejects.toMatchObject({
+    code: 'VERSION_MISMATCH',
+    message: expect.stringMatching(/webhooks in version 9, .* version 3,/),
+  });
 });
