@@ -45,7 +45,7 @@ export interface Heights {
 export interface RowDifference {
   /** `missing`: ours does not have it. */
   readonly kind: 'missing' | 'extra' | 'different';
-  /** The sorting key, or in PostgreSQL the whole row, as text. */
+  /** The sorting key, or the primary key of PostgreSQL, as text. */
   readonly key: string;
   /** The block that the row belongs to; null for a row of several blocks, or of none. */
   readonly height: number | null;

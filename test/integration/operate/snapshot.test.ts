@@ -11,6 +11,7 @@ import { accounts } from '../../../projections/accounts/projector.ts';
 import { catalogue } from '../../../projections/catalogue/projector.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
+import type { RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { takeSnapshot } from '../../../projections/engine/snapshot/take.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { sync } from '../../../projections/sync/projector.ts';
@@ -324,6 +325,18 @@ test('a rebuild repairs read models that were restored from before a snapshot', 
   await world.startProjector();
   expect(await state()).toEqual(before);
   await makeKey('after the repair');
+});
+
+test('a rebuild names differing rows by their primary keys, and prints nothing else of them', async () => {
+  const schema = (await servedBuilds(world.pool)).schema('accounts');
+  await world.pool.query(`UPDATE ${schema}.users SET created_at = created_at + 1 WHERE id = $1`, [alice.id]);
+  const { code, stdout } = await tds(world.env, 'rebuild', 'accounts', '--json');
+  expect(code).toBe(0);
+  const [report] = JSON.parse(stdout) as RebuildReport[];
+  expect(report?.tables.flatMap(({ samples }) => samples)).toEqual([
+    { kind: 'different', key: `id=${alice.id}`, height: null },
+  ]);
+  expect(stdout).not.toContain('$argon2id');
 });
 
 /** Takes a snapshot of the webhooks and the catalogue whose messages are as an earlier release wrote them. */
