@@ -28,22 +28,29 @@ for (const role of roles) {
   if (role.name === 'project') command.argument('[name...]', 'only these projections');
   command.action(async (names: string[] | object) => await runRole(role, Array.isArray(names) ? names : []));
 }
+let hasFailed = false;
 // A role is five of the processes of a start, and uses none of what the other commands import.
 if (!roles.some(({ name }) => name === process.argv[2])) {
   const { commands } = await import('./cli/index.ts');
-  const log = createLogger('tds', earlyLogLevel(process.env, 'warn'));
+  const log = createLogger('tds', earlyLogLevel(process.env, 'warn'), {
+    // stdout is for the result. The reason of a failure is the last line of stderr.
+    write: (line) => void (hasFailed || process.stderr.write(line)),
+  });
   const say = (line: string): void => void process.stdout.write(`${line}\n`);
   for (const register of commands) register(program, log, say);
 }
 
-// The reader of stdout has closed it, as `head` does.
-process.stdout.on('error', (error: Error & { code?: string }) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit();
-});
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: Error & { code?: string }) => {
+    if (error.code !== 'EPIPE') throw error;
+    // Its reader has closed it, as `head` does.
+    process.exit();
+  });
+}
 try {
   await program.parseAsync();
 } catch (error) {
+  hasFailed = true;
   process.stderr.write(`${errorText(error)}\n`);
   process.exitCode = 1;
 }

@@ -39,7 +39,7 @@ async function openStatus(connecting: Connecting): Promise<() => Promise<Service
       : openCounters(config.redisUrl, {
           keyPrefix: config.redisKeyPrefix,
           timeoutMs: config.redisTimeoutMs,
-          // The status reports it; a log line on stdout would break the JSON.
+          // The status reports it.
           log: log.child({}, { level: 'silent' }),
         });
   releasers.push('Redis', () => counters?.close());

@@ -187,13 +187,19 @@ test('some read models of the chain without the others', async () => {
 test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1']])(
   'tds %s names the unavailable store',
   async (...args) => {
-    const answer = await run('tds.ts', args, noStores);
     expectSentence(
-      { ...answer, out: '' },
+      await run('tds.ts', args, noStores),
       /^(PostgreSQL did not answer|Starknet node unreachable|Kafka did not answer).*\n$/,
     );
   },
 );
+
+test('a command logs to stderr, before the error that it ends with', async () => {
+  const { code, out, err } = await run('tds.ts', ['verify'], { ...noStores, LOG_LEVEL: 'debug' });
+  expect(err).toMatch(/^\{.*"msg":"could not record the verification"\}$/m);
+  expect(err).toMatch(/\nPostgreSQL did not answer: .*\n$/);
+  expect([code, out]).toEqual([2, '']);
+});
 
 /** Runs a shell command on a terminal, types the line at the prompt, and returns the output. */
 async function onTerminal(command: string, line: string): Promise<string> {
