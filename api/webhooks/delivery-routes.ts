@@ -179,6 +179,8 @@ function retryRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
 
 /** Deliveries of one request: about a second of decisions. */
 const MAX_RETRIED = 100;
+/** Named by the command of a request that found none, whose outcome keeps the answer. */
+const NO_DELIVERY = '00000000-0000-0000-0000-000000000000';
 
 function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
   const submit = submitForCaller(commandsFor, secretKey);
@@ -191,8 +193,7 @@ function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route 
     description: [
       `Adds an attempt to each failed or dead delivery that was created in the period, to the newest ${MAX_RETRIED} of them, even if`,
       'the webhook is not active; those that wait for a requested attempt already are left out. For the `remaining` ones, repeat',
-      'the request with `after`. The response is sent before the attempts are made. With an `Idempotency-Key` header, requests',
-      'with the same key within 48 hours retry no delivery twice.',
+      'the request with `after`, and with another `Idempotency-Key`. The response is sent before the attempts are made.',
     ].join(' '),
     isIdempotent: true,
     params: webhookParams,
@@ -203,23 +204,29 @@ function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route 
     }),
     limits: [`Deliveries of a call: ${MAX_RETRIED}`],
     response: { 202: retriedDeliveriesAnswer },
-    async handler({ input: { params, body }, user, served, request, pool }) {
+    async handler({ input, user, served, request, pool }) {
+      const { params, body } = input;
       const webhook = await ownWebhook(pool, served, user, params.id);
       const period = orderly({ from: body.start_time.getTime(), to: body.end_time.getTime() });
       const range = { after: body.after ?? null, limit: MAX_RETRIED };
       const { ids, remaining } = await failedDeliveries(pool, webhook.id, period, range);
+      const found = { retried: [...ids], remaining };
+      const type = 'delivery.retry';
+      const ofWebhook = { user_id: user.id, webhook_id: webhook.id };
+      // For a retry of the request, the outcome of this command has the deliveries of the first one.
+      const first = { ...ofWebhook, delivery_id: ids[0] ?? NO_DELIVERY, answer: found };
+      const result = await submit(user, { type, body: first }, { request, input });
+      // A process of an earlier release decides without the answer.
+      const answer = retriedDeliveriesAnswer.parse({ ...found, ...result });
       await Promise.all(
-        ids.map(async (delivery_id) => {
-          const asked = { user_id: user.id, webhook_id: webhook.id, delivery_id };
-          // The key identifies a request: with the delivery, one command of it.
-          await submit(
-            user,
-            { type: 'delivery.retry', body: asked },
-            { request, input: asked, part: delivery_id },
-          );
-        }),
+        answer.retried
+          .filter((id) => id !== result['delivery_id'])
+          .map(async (id) => {
+            const asked = { ...ofWebhook, delivery_id: id };
+            await submit(user, { type, body: asked }, { request, input: asked, part: id });
+          }),
       );
-      return { status: 202, body: { retried: [...ids], remaining } };
+      return { status: 202, body: answer };
     },
   });
 }

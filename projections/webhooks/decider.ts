@@ -68,7 +68,10 @@ export function decideWebhook(
     case 'webhook.test':
       return accept({ delivery_id: command.body.delivery_id }, request('test', command.body.delivery_id));
     case 'delivery.retry':
-      return accept({ delivery_id: command.body.delivery_id }, request('retry', command.body.delivery_id));
+      return accept(
+        { delivery_id: command.body.delivery_id, ...command.body.answer },
+        request('retry', command.body.delivery_id),
+      );
   }
 }
 

@@ -198,7 +198,12 @@ const webhookTest = z.object({
 const deliveryRetry = z.object({
   ...envelope,
   type: z.literal('delivery.retry'),
-  body: z.object({ ...ofWebhook, delivery_id: z.uuid() }),
+  body: z.object({
+    ...ofWebhook,
+    delivery_id: z.uuid(),
+    /** The answer to a request that retries several deliveries, in the first of its commands. */
+    answer: z.object({ retried: z.array(z.uuid()), remaining: z.int().min(0) }).exactOptional(),
+  }),
 });
 /** Issued by the dispatcher after too many dead deliveries in a row; ignored if the webhook was activated again since. */
 const webhookDisable = z.object({

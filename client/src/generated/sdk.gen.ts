@@ -1147,7 +1147,7 @@ export class Operations extends HeyApiClient {
     /**
      * Retry the failed deliveries of a period
      *
-     * Adds an attempt to each failed or dead delivery that was created in the period, to the newest 100 of them, even if the webhook is not active; those that wait for a requested attempt already are left out. For the `remaining` ones, repeat the request with `after`. The response is sent before the attempts are made. With an `Idempotency-Key` header, requests with the same key within 48 hours retry no delivery twice.
+     * Adds an attempt to each failed or dead delivery that was created in the period, to the newest 100 of them, even if the webhook is not active; those that wait for a requested attempt already are left out. For the `remaining` ones, repeat the request with `after`, and with another `Idempotency-Key`. The response is sent before the attempts are made.
      *
      * **Limits**
      *

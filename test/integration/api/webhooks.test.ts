@@ -839,7 +839,7 @@ describe('deliveries', () => {
     expect([backwards.status, Object.keys(backwards.json.errors)]).toEqual([400, ['start_time']]);
   });
 
-  it('that failed in a period are retried together, none twice with one key', async () => {
+  it('that failed in a period are retried together, once with one key', async () => {
     const { id } = await make();
     const other = await make();
     const at = Date.parse('2026-03-01T10:00:00Z');
@@ -865,13 +865,30 @@ describe('deliveries', () => {
     const first = await call('POST', path, period, { key });
     expect([first.status, first.json]).toEqual([202, { retried: [late, early], remaining: 0 }]);
     expect((await asked()).toSorted()).toEqual([early, late].toSorted());
-    expect((await call('POST', path, period, { key })).json.retried).toEqual([late, early]);
+    await world.pool.query(`UPDATE tds.webhook_deliveries SET status = 'success' WHERE id = $1`, [late]);
+    const failedSince = await deliver(id, among(at + 1, 'dead'));
+    const again = await call('POST', path, period, { key });
+    expect([again.status, again.json]).toEqual([202, first.json]);
+    const otherPeriod = await call('POST', path, { ...period, end_time: '2026-03-01T10:30:00Z' }, { key });
+    expect([otherPeriod.status, otherPeriod.json.code]).toEqual([422, 'idempotency_key_reused']);
     expect(await asked()).toHaveLength(2);
-    await call('POST', path, period);
+    expect((await call('POST', path, period)).json.retried).toEqual([failedSince, early]);
     expect(await asked()).toHaveLength(4);
     expect((await asked()).filter((one) => left.includes(one))).toEqual([]);
     const backwards = await call('POST', path, { start_time: period.end_time, end_time: period.start_time });
     expect([backwards.status, Object.keys(backwards.json.errors)]).toEqual([400, ['start_time']]);
+  });
+
+  it('are not retried with a key that found none before', async () => {
+    const { id } = await make();
+    const path = of(id, 'deliveries/retry/');
+    const period = { start_time: '2026-03-01T10:00:00Z', end_time: '2026-03-01T11:00:00Z' };
+    const key = randomUUID();
+    for (let i = 0; i < 2; i += 1) {
+      const { status, json } = await call('POST', path, period, { key });
+      expect([status, json]).toEqual([202, { retried: [], remaining: 0 }]);
+      await deliver(id, { status: 'dead', created_at: Date.parse(period.start_time) });
+    }
   });
 
   it('that failed are retried a hundred at a time, each once', async () => {

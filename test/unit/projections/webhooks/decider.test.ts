@@ -220,6 +220,12 @@ describe('the dispatcher', () => {
     }
   });
 
+  it('keeps the answer to a request that retries several deliveries', () => {
+    const answer = { retried: [DELIVERY], remaining: 3 };
+    const { outcome } = decided(known(), command('delivery.retry', { ...of, delivery_id: DELIVERY, answer }));
+    expect(outcome).toEqual({ accepted: true, result: { delivery_id: DELIVERY, ...answer } });
+  });
+
   it('disables a webhook only in the activation that it names', () => {
     const asked = command('webhook.disable', { webhook_id: 5, activation: 5, reason: 'Ten died.' });
     expect(columnsAfter(known(), asked)).toEqual({
