@@ -76,6 +76,8 @@ export function createUsageCounter({
     async close() {
       stopping.abort();
       await publishing;
+      // Calls that ended during the last publish.
+      await publish();
     },
   };
 }

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { createUsageCounter } from '../../../../api/auth/key-usage.ts';
 import { createLogger } from '../../../../infra/log.ts';
@@ -7,7 +7,7 @@ import type { UsageMessage } from '../../../../schemas/messages/usage.ts';
 
 const HOUR = 3_600_000;
 
-function world({ fails = false } = {}) {
+function world({ fails = false, published = Promise.resolve() } = {}) {
   const told: UsageMessage[] = [];
   let at = 20 * HOUR + 5000;
   const usage = createUsageCounter({
@@ -15,6 +15,7 @@ function world({ fails = false } = {}) {
       async publish(_, messages) {
         if (fails) throw new Error('away');
         told.push(...messages.map(({ value }) => usageMessage.parse(value)));
+        await published;
         return [];
       },
     },
@@ -53,4 +54,16 @@ test('the usage counter neither blocks nor stops while Kafka is unavailable', as
   const { usage } = world({ fails: true });
   usage.count(7, 200);
   await usage.close();
+});
+
+test('the usage counter publishes the calls that it counted while it was closing', async () => {
+  const { promise: published, resolve } = Promise.withResolvers<void>();
+  const { usage, told } = world({ published });
+  usage.count(7, 200);
+  const closed = usage.close();
+  await vi.waitFor(() => expect(told).toHaveLength(1));
+  usage.count(8, 200);
+  resolve();
+  await closed;
+  expect(told.map(({ key_id }) => key_id)).toEqual([7, 8]);
 });
