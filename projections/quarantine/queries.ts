@@ -92,6 +92,18 @@ export async function quarantineEntry(db: Sql, schema: string, id: string): Prom
   return await sqlRow(db, entryRow, `SELECT ${COLUMNS} FROM ${schema}.entries WHERE id = $1`, [id]);
 }
 
+/** Those of the ids whose entries pass the filter, whatever its limits. */
+export async function knownEntries(
+  db: Sql,
+  schema: string,
+  filter: QuarantineFilter,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const sql = `SELECT id FROM ${schema}.entries WHERE ${FILTER} AND id = ANY($5)`;
+  const rows = await sqlRows(db, z.object({ id: z.string() }), sql, [...filterValues(filter), [...ids]]);
+  return new Set(rows.map(({ id }) => id));
+}
+
 const countRow = z.object({ kind: z.enum(['event', 'message']), reason: z.string(), count: z.number() });
 export type QuarantineCount = z.infer<typeof countRow>;
 

@@ -1,5 +1,5 @@
 import { servedBuilds } from '../../../projections/served.ts';
-import { quarantineEntries, quarantineEntry } from '../../../projections/quarantine/queries.ts';
+import { knownEntries, quarantineEntries, quarantineEntry } from '../../../projections/quarantine/queries.ts';
 import type { QuarantineEntry, QuarantineFilter } from '../../../projections/quarantine/queries.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { messageId, parseMessageId } from '../../../schemas/messages/quarantine.ts';
@@ -31,16 +31,19 @@ export interface QuarantineItem {
  */
 export async function listQuarantine(pool: Sql, filter: QuarantineFilter): Promise<QuarantineItem[]> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
-  const entries = await quarantineEntries(pool, served.schema('quarantine'), filter);
-  const known = new Set(entries.map(({ id }) => id));
+  const schema = served.schema('quarantine');
   const hasMessages =
     filter.kind !== 'event' &&
     filter.contract === undefined &&
     filter.block === undefined &&
     filter.after === undefined;
-  const unlisted = [...new Set(hasMessages ? halts.map(idOfHalt) : [])].filter((id) => !known.has(id));
+  const halted = [...new Set(hasMessages ? halts.map(idOfHalt) : [])];
+  const [entries, known] = await Promise.all([
+    quarantineEntries(pool, schema, filter),
+    knownEntries(pool, schema, filter, halted),
+  ]);
   return [
-    ...unlisted.map((id) => itemOf(id, null, halts)),
+    ...halted.filter((id) => !known.has(id)).map((id) => itemOf(id, null, halts)),
     ...entries.map((one) => itemOf(one.id, one, halts)),
   ];
 }

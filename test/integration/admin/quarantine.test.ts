@@ -89,6 +89,19 @@ const list = async (query = '') => {
 const ids = async (query = ''): Promise<string[]> =>
   (await list(query)).results.map(({ id }) => id.replace(`${BLOCK_HASH}:`, ''));
 
+/** The ids of all pages from this one on, and their counts. */
+const pages = async (first: string): Promise<{ seen: string[]; counts: number[] }> => {
+  const seen: string[] = [];
+  const counts = new Set<number>();
+  for (let query: string | null = first; query !== null && seen.length < 10;) {
+    const page: Awaited<ReturnType<typeof list>> = await list(query);
+    seen.push(...page.results.map(({ id }) => id.replace(`${BLOCK_HASH}:`, '')));
+    counts.add(page.count);
+    query = page.links.next;
+  }
+  return { seen, counts: [...counts] };
+};
+
 test('open entries are listed newest first, and resolved ones on request', async () => {
   expect(await ids()).toEqual(['prices:0:7', '3', '4', '2']);
   expect((await list()).count).toBe(4);
@@ -128,16 +141,7 @@ test('filters narrow the list and its count', async () => {
 });
 
 test('the cursor reaches every entry once, also those of one time', async () => {
-  const seen: string[] = [];
-  let query: string | null = '?limit=1&all=true';
-  for (let pages = 0; query !== null && pages < 10; pages += 1) {
-    const page: Awaited<ReturnType<typeof list>> = await list(query);
-    expect(page.results).toHaveLength(1);
-    expect(page.count).toBe(5);
-    seen.push(...page.results.map(({ id }) => id.replace(`${BLOCK_HASH}:`, '')));
-    query = page.links.next;
-  }
-  expect(seen).toEqual(['prices:0:7', '3', '4', '2', '1']);
+  expect(await pages('?limit=1&all=true')).toEqual({ seen: ['prices:0:7', '3', '4', '2', '1'], counts: [5] });
 });
 
 test('an event is shown raw, as each standard reads it, and beside the shapes that were expected', async () => {
@@ -214,4 +218,26 @@ test('a message is shown with its text, and one that halts a projection is liste
   const missing = await world.get('/api/admin/quarantine/tokens:2:12/');
   expect(missing.status).toBe(404);
   expect(missing.json.detail).toContain('tds quarantine list');
+});
+
+test('a message that halts a projection is listed once, also where its entry is on a later page', async () => {
+  await world.api.pool.query('DELETE FROM tds.projection_halts');
+  await publish([
+    {
+      type: 'message.quarantined',
+      v: 1,
+      id: 'prices:0:3',
+      reason: 'not JSON',
+      topic: 'prices',
+      partition: 0,
+      offset: '3',
+      value: '',
+      quarantined_at: SINCE - 1000,
+    },
+  ]);
+  await world.api.pool.query(
+    `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
+     VALUES ('latest-prices', 1, 'prices', 0, 3, 'not JSON')`,
+  );
+  expect(await pages('?limit=1&kind=message')).toEqual({ seen: ['prices:0:7', 'prices:0:3'], counts: [2] });
 });
