@@ -2,6 +2,7 @@ import { render } from 'preact';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
+import { useReturns } from './in-view.ts';
 import { followLinks, navigate, usePlace } from './router.ts';
 import { Account } from './screens/account.tsx';
 import { Block } from './screens/block.tsx';
@@ -30,12 +31,16 @@ const links = [
 /** What the service shows to anyone is shown without a log-in. */
 const isPublic = (path: string): boolean => /^\/verification\/?$/.test(path);
 
-/** The screen of a path; null: there is none. */
-function screenOf(path: string): JSX.Element | null {
+/**
+ * The screen of a path; null: there is none.
+ *
+ * @param round another one reads live screens anew
+ */
+function screenOf(path: string, round: number): JSX.Element | null {
   const [, name = '', id] = path.split('/');
   const felt = asFelt(id ?? '');
   if (id === undefined || id === '') {
-    if (name === '') return <Home />;
+    if (name === '') return <Home key={round} />;
     if (name === 'search') return <Search />;
     if (name === 'keys') return <Keys />;
     if (name === 'webhooks') return <Webhooks />;
@@ -44,7 +49,7 @@ function screenOf(path: string): JSX.Element | null {
     return null;
   }
   if (name === 'account' && felt !== null) return <Account key={felt} address={felt} />;
-  if (name === 'token' && felt !== null) return <Token key={felt} address={felt} />;
+  if (name === 'token' && felt !== null) return <Token key={`${felt} ${round}`} address={felt} />;
   if (name === 'tx' && felt !== null) return <Transaction key={felt} hash={felt} />;
   if (name === 'block' && /^\d{1,10}$/.test(id)) return <Block key={id} height={Number(id)} />;
   if (name === 'webhooks' && /^\d{1,15}$/.test(id)) return <Webhook key={id} id={Number(id)} />;
@@ -105,6 +110,7 @@ function App(): JSX.Element {
   const { path } = usePlace();
   const session = useSession();
   const isAdmin = useIsAdmin(session);
+  const returns = useReturns();
   const isCurrent = (to: string): boolean => (to === '/' ? path === '/' : path.startsWith(to));
   return (
     <>
@@ -143,7 +149,7 @@ function App(): JSX.Element {
         )}
       </header>
       <main id="main" tabIndex={-1}>
-        {session === null && !isPublic(path) ? <LogIn /> : (screenOf(path) ?? <NotFound />)}
+        {session === null && !isPublic(path) ? <LogIn /> : (screenOf(path, returns) ?? <NotFound />)}
       </main>
     </>
   );

@@ -1,6 +1,7 @@
 import type { StreamOptions } from 'token-data-service-client';
 import { useEffect, useState } from 'preact/hooks';
 
+import { whileInView } from './in-view.ts';
 import { NOTHING, applyMessage } from './live.ts';
 import type { Live } from './live.ts';
 import { client, shownError } from './loading.ts';
@@ -9,7 +10,7 @@ import { client, shownError } from './loading.ts';
 const FLUSH_MS = 250;
 
 /**
- * Follows the stream while the screen is shown; another `key` restarts it.
+ * Follows the stream while the screen is in view, and goes on behind the newest message when it is again; another `key` restarts it.
  *
  * @param from a height; `new`: only new transfers; null: not yet
  */
@@ -21,27 +22,29 @@ export function useLive(
   const [shown, setShown] = useState({ key, live: NOTHING });
   useEffect(() => {
     if (from === null) return;
-    const ended = new AbortController();
     let state = NOTHING;
     let isDirty = false;
+    let next: Pick<StreamOptions, 'from'> = from === 'new' ? {} : { from };
     const timer = setInterval(() => {
       if (isDirty) setShown({ key, live: state });
       isDirty = false;
     }, FLUSH_MS);
-    const follow = async (): Promise<void> => {
-      const start = from === 'new' ? {} : { from };
-      for await (const message of client().stream({ ...options, ...start, signal: ended.signal })) {
-        state = applyMessage(state, message);
+    const follow = async (signal: AbortSignal): Promise<void> => {
+      for await (const message of client().stream({ ...options, ...next, signal })) {
+        state = applyMessage({ ...state, error: null }, message);
+        next = { from: message.cursor };
         isDirty = true;
       }
     };
-    follow().catch((error: unknown) => {
-      if (ended.signal.aborted) return;
-      state = { ...state, error: shownError(error) };
-      isDirty = true;
+    const end = whileInView((signal) => {
+      follow(signal).catch((error: unknown) => {
+        if (signal.aborted) return;
+        state = { ...state, error: shownError(error) };
+        isDirty = true;
+      });
     });
     return () => {
-      ended.abort();
+      end();
       clearInterval(timer);
     };
   }, [options.token, options.account, key]);

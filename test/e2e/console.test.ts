@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 
 import { parse } from 'csv-parse/sync';
-import type { Request } from 'playwright-core';
+import type { Page, Request } from 'playwright-core';
 import { request } from 'undici';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -342,6 +342,36 @@ describe('the console in a browser', () => {
     expect(hashOf(HEAD + 2)).not.toBe(before);
     await expect.poll(shownHash).toBe(hashOf(HEAD + 2));
     await browsing.check('home');
+  });
+
+  test('shows Home in a seventh tab, and goes on in one that is shown again', async () => {
+    const { page } = browsing;
+    const show = async (tab: Page, state: 'visible' | 'hidden'): Promise<void> => {
+      await tab.evaluate(`Object.defineProperty(document, 'visibilityState', { value: '${state}', configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'))`);
+    };
+    const headOf = (tab: Page) => tab.locator('[data-figure="head"] a');
+    const blocks = page.getByRole('region', { name: 'Newest blocks' }).locator('tbody tr');
+    const before = await blocks.count();
+    const tabs: Page[] = [];
+    for (let last = page; tabs.length < 6; last = tabs.at(-1) ?? page) {
+      await show(last, 'hidden');
+      const tab = await page.context().newPage();
+      tabs.push(tab);
+      await tab.goto('/');
+      // Its stream is open then.
+      await headOf(tab).waitFor();
+    }
+    world.node.control({ command: 'advance', blocks: 1 });
+    const head = countText(world.node.ledger.head());
+    await headOf(tabs.at(-1) ?? page)
+      .getByText(head)
+      .waitFor();
+    expect(await headOf(page).textContent()).not.toBe(head);
+    await show(page, 'visible');
+    await headOf(page).getByText(head).waitFor();
+    expect(await blocks.count()).toBe(before + 1);
+    for (const tab of tabs) await tab.close();
   });
 
   test('finds tokens, blocks, transactions and accounts', async () => {
