@@ -96,6 +96,12 @@ export function newerThan(
   };
 }
 
+/** The transfers with their state at the newest height accepted on L1, which may have risen since they were read. */
+export const withFinality = <T extends Pick<TransferMessage, 'block' | 'status'>>(
+  rows: readonly T[],
+  final: Live['final'],
+): T[] => rows.map((row) => (row.block <= (final ?? -1) ? { ...row, status: 'ACCEPTED_ON_L1' } : row));
+
 const RATE_BLOCKS = 20;
 
 /** Transfers a second over the newest blocks; null with fewer than two. */

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 
 import { countText } from '../format.ts';
-import { transferRate } from '../live.ts';
+import { transferRate, withFinality } from '../live.ts';
 import type { Live } from '../live.ts';
 import { useLoad } from '../loading.ts';
 import { ErrorNote, Figure, Loading, Panel, Table } from '../ui/parts.tsx';
@@ -30,7 +30,10 @@ export function Home(): JSX.Element {
             {live.error !== null && <ErrorNote error={live.error} />}
             <div class="columns wide-left">
               <Panel title="Newest transfers" aside={<span class="quiet">live</span>}>
-                <TransferTable caption="Newest transfers" rows={live.transfers.slice(0, SHOWN_TRANSFERS)} />
+                <TransferTable
+                  caption="Newest transfers"
+                  rows={withFinality(live.transfers.slice(0, SHOWN_TRANSFERS), live.final)}
+                />
               </Panel>
               <Panel title="Newest blocks">
                 <Blocks blocks={live.blocks} final={live.final} />

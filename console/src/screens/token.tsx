@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 
 import { countText, printable, shortHex } from '../format.ts';
-import { newerThan, streamStart } from '../live.ts';
+import { newerThan, streamStart, withFinality } from '../live.ts';
 import { useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
@@ -42,7 +42,7 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
     if (isOutdated) reload();
     // A deeper reorg may have outdated what is being reloaded.
   }, [isOutdated, live.lastValid]);
-  const rows = [...newer, ...(list.data?.rows ?? [])];
+  const rows = withFinality([...newer, ...(list.data?.rows ?? [])], live.final);
   return (
     <>
       <h1>

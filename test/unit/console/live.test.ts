@@ -1,7 +1,14 @@
 import { describe, expect, test } from 'vitest';
 
 import type { StreamMessage } from '../../../client/src/stream.ts';
-import { NOTHING, applyMessage, newerThan, streamStart, transferRate } from '../../../console/src/live.ts';
+import {
+  NOTHING,
+  applyMessage,
+  newerThan,
+  streamStart,
+  transferRate,
+  withFinality,
+} from '../../../console/src/live.ts';
 import type { Live } from '../../../console/src/live.ts';
 
 const block = (height: number, finality = 'ACCEPTED_ON_L2') => ({
@@ -137,6 +144,13 @@ test('the height accepted on L1 is that of a final message, or of a block that i
   expect(after([block(1), block(2)]).final).toBeNull();
   expect(after([block(1, 'ACCEPTED_ON_L1'), block(2)]).final).toBe(1);
   expect(after([block(1, 'ACCEPTED_ON_L1'), block(2), final(2), final(1)]).final).toBe(2);
+});
+
+test('the transfers up to the height accepted on L1 are accepted there', () => {
+  const rows = [3, 2, 1].map((height) => ({ block: height, status: 'ACCEPTED_ON_L2' as const }));
+  const states = (height: number | null) => withFinality(rows, height).map(({ status }) => status);
+  expect(states(null)).toEqual(['ACCEPTED_ON_L2', 'ACCEPTED_ON_L2', 'ACCEPTED_ON_L2']);
+  expect(states(2)).toEqual(['ACCEPTED_ON_L2', 'ACCEPTED_ON_L1', 'ACCEPTED_ON_L1']);
 });
 
 test('the rate is that of the blocks after the first', () => {
