@@ -62,6 +62,7 @@ const MOST_WAIT_MS = 30_000;
  * connection finds out why, or goes on. Ends when the signal fires.
  *
  * @throws ApiError if the service refuses the stream, as for an unknown cursor, a wrong key or an expired session
+ * @throws TypeError if `baseUrl`, the key or the session cannot be part of a request
  */
 export async function* streamTransfers(
   transport: StreamTransport,
@@ -69,12 +70,16 @@ export async function* streamTransfers(
 ): AsyncGenerator<StreamMessage, void, void> {
   const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value !== undefined));
   if (from !== undefined) query.set('from', String(from));
+  const { headers } = new Request(urlOf(transport.baseUrl, query), {
+    headers: { accept: 'text/event-stream', ...credentialOf(transport) },
+  });
   let waitMs = FIRST_WAIT_MS;
   let isLimited = false;
   const isAborted = (): boolean => signal?.aborted === true;
   while (!isAborted()) {
     try {
-      for await (const message of connection(transport, query, signal)) {
+      for await (const sent of connection(transport, headers, query, signal)) {
+        const message = sent.type === 'transfer' ? { ...sent, data: withAmounts(sent.data) } : sent;
         query.set('from', message.cursor);
         waitMs = FIRST_WAIT_MS;
         const isLimit = message.type === 'end' && message.data.reason === 'limit';
@@ -84,22 +89,26 @@ export async function* streamTransfers(
             code: 'limit',
           });
         isLimited = isLimit;
-        if (message.type === 'transfer') yield { ...message, data: withAmounts(message.data) };
-        else if (message.type !== 'end') yield message;
+        if (message.type !== 'end') yield message;
       }
     } catch (error) {
       if (isAborted()) return;
       // 429 and 503 arrive here if their Retry-After is longer than `maxDelayMs`; a proxy answers 502 or 504 during a restart.
-      if (error instanceof ApiError && error.status < 500 && error.status !== 429) throw error;
+      const isTemporary = error instanceof ApiError && (error.status >= 500 || error.status === 429);
+      if (!isTemporary) throw error;
     }
     await sleep(waitMs, signal).catch(() => {});
     waitMs = Math.min(2 * waitMs, MOST_WAIT_MS);
   }
 }
 
-/** The messages of one connection, which is given up when nothing arrives for too long. */
+const urlOf = (baseUrl: string, query: URLSearchParams): string =>
+  `${baseUrl}/api/stream/transfers/?${query}`;
+
+/** The messages of one connection until it is lost, or given up because nothing has arrived for too long. */
 async function* connection(
-  { baseUrl, apiKey, session, retry, fetch, silenceMs = 30_000 }: StreamTransport,
+  { baseUrl, retry, fetch, silenceMs = 30_000 }: StreamTransport,
+  headers: Headers,
   query: URLSearchParams,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<AnyMessage, void, void> {
@@ -126,10 +135,8 @@ async function* connection(
     attempts: Infinity,
   });
   try {
-    const answer = await connect(`${baseUrl}/api/stream/transfers/?${query}`, {
-      headers: { accept: 'text/event-stream', ...credentialOf(apiKey, session) },
-      signal: ended.signal,
-    });
+    const answer = await connect(urlOf(baseUrl, query), { headers, signal: ended.signal }).catch(() => null);
+    if (answer === null) return;
     if (answer.status !== 200)
       throw new ApiError(answer.status, await answer.json().catch((): unknown => null), answer.headers);
     // A connection lost before the first message goes on where it began.
@@ -151,7 +158,7 @@ export function keyOf(apiKey: string | undefined, session: string | undefined): 
 }
 
 /** A key takes precedence, as at the service. */
-function credentialOf(apiKey: string | undefined, session: string | undefined): Record<string, string> {
+function credentialOf({ apiKey, session }: StreamTransport): Record<string, string> {
   if (apiKey !== undefined) return { 'api-key': apiKey };
   return session === undefined ? {} : { 'api-key': SESSION_AS_KEY, authorization: `Bearer ${session}` };
 }
@@ -168,7 +175,7 @@ type AnyMessage =
 
 const TYPES = new Set(['transfer', 'block', 'undo', 'final', 'end']);
 
-/** The events of Server-Sent Events, of known types. */
+/** The events of Server-Sent Events, of known types, until the connection is lost. */
 async function* readEvents(
   answer: Response,
   orSilence: <T>(arriving: Promise<T>) => Promise<T>,
@@ -178,9 +185,9 @@ async function* readEvents(
   try {
     let rest = '';
     for (;;) {
-      const { done, value } = await orSilence(reader.read());
-      if (done) return;
-      const events = (rest + value).split('\n\n');
+      const read = await orSilence(reader.read()).catch(() => null);
+      if (read === null || read.done) return;
+      const events = (rest + read.value).split('\n\n');
       rest = events.pop() ?? '';
       for (const event of events) {
         const fields = new Map(event.split('\n').map((line) => line.split(/: (.*)/s, 2) as [string, string]));

@@ -49,13 +49,13 @@ let sentHeaders = new Headers();
 async function follow(
   top: number,
   options: StreamOptions = {},
-  credential: { apiKey?: string; session?: string } = { apiKey: 'k' },
+  own: { baseUrl?: string; apiKey?: string; session?: string } = { apiKey: 'k' },
 ): Promise<StreamMessage[]> {
   const transport = {
     baseUrl: 'http://service.example',
     apiKey: undefined,
     session: undefined,
-    ...credential,
+    ...own,
     retry: { delayMs: 5, maxDelayMs: 2000 },
     silenceMs: 50,
     fetch: async (input: string | URL | Request, init?: RequestInit) => {
@@ -115,6 +115,24 @@ describe('a stream', () => {
   it('throws if it is refused', async () => {
     answers = [refused(400)];
     await expect(follow(1)).rejects.toBeInstanceOf(ApiError);
+    expect(connections).toHaveLength(1);
+  });
+
+  it.each([
+    ['base URL', { baseUrl: 'service.example' }],
+    ['key', { apiKey: 'tds_…' }],
+    ['session', { session: 'a\nb' }],
+  ])('throws if no request can be made with its %s', async (_, own) => {
+    await expect(follow(1, {}, own)).rejects.toBeInstanceOf(TypeError);
+    expect(connections).toHaveLength(0);
+  });
+
+  it.each([
+    ['transfer', event('t1', 'transfer', { value: 'much', fee: '0' })],
+    ['text', 'id: t1\nevent: block\ndata: {\n\n'],
+  ])('throws if it is sent a %s that it cannot read', async (_, message) => {
+    answers = [sends([message])];
+    await expect(follow(1)).rejects.toBeInstanceOf(SyntaxError);
     expect(connections).toHaveLength(1);
   });
 
