@@ -2,7 +2,7 @@ import type { TokenDataClient } from 'token-data-service-client';
 import { ApiError } from 'token-data-service-client';
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
-import { clientOf, currentSession, endSession } from './session.ts';
+import { clientOf, currentSession } from './session.ts';
 
 /** What is read of the service. `data` stays while it is read again, and beside the `error` of a read that fails. */
 export interface Loaded<T> {
@@ -14,12 +14,8 @@ export interface Loaded<T> {
 
 export const client = (): TokenDataClient => clientOf(currentSession());
 
-/** An error to show; a rejected session is ended instead, which shows the log-in. */
-export function shownError(error: unknown): Error {
-  const isSessionEnd = error instanceof ApiError && error.status === 401;
-  if (isSessionEnd) endSession();
-  return error instanceof Error ? error : new Error(String(error));
-}
+export const shownError = (error: unknown): Error =>
+  error instanceof Error ? error : new Error(String(error));
 
 /** What is read, or null where the service has none. */
 export async function orNull<T>(read: Promise<T>): Promise<T | null> {

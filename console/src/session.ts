@@ -17,7 +17,7 @@ let current = read();
 type Message =
   | { readonly type: 'ask' }
   | { readonly type: 'session'; readonly session: Session }
-  | { readonly type: 'end' };
+  | { readonly type: 'end'; readonly token: string };
 
 function read(): Session | null {
   const stored = sessionStorage.getItem(NAME);
@@ -38,8 +38,13 @@ function store(session: Session | null): void {
 channel.addEventListener('message', ({ data }: MessageEvent<Message>) => {
   if (data.type === 'ask' && current !== null) send({ type: 'session', session: current });
   if (data.type === 'session' && current === null) store(usable(data.session));
-  if (data.type === 'end') store(null);
+  if (data.type === 'end') forget(data.token);
 });
+
+/** A tab may have a newer session than the one that ends. */
+function forget(token: string): void {
+  if (current?.token === token) store(null);
+}
 
 const send = (message: Message): void => channel.postMessage(message);
 
@@ -76,27 +81,30 @@ export async function logIn(username: string, password: string): Promise<void> {
 /** Ends the session here, in the other tabs and at the service. */
 export async function logOut(): Promise<void> {
   const ending = current;
-  endSession();
+  if (ending === null) return;
+  endSession(ending);
   // It ends by itself if the service does not answer.
-  if (ending !== null)
-    await clientOf(ending)
-      .logOut()
-      .catch(() => {});
+  await clientOf(ending)
+    .logOut()
+    .catch(() => {});
 }
 
-/** Forgets a session that the service rejects. */
-export function endSession(): void {
-  store(null);
-  send({ type: 'end' });
+function endSession({ token }: Session): void {
+  forget(token);
+  send({ type: 'end', token });
 }
 
-/** A person waits for the answer: few retries. */
+/** A person waits for the answer: few retries. A session that the service rejects is ended, which shows the log-in. */
 export function clientOf(session: Session | null): TokenDataClient {
   return new TokenDataClient({
     baseUrl: location.origin,
     ...(session === null ? {} : { session: session.token }),
     retry: { attempts: 3, maxDelayMs: 5000 },
-    // `fetch` must be called as the window's.
-    fetch: async (input, init) => await window.fetch(input, init),
+    fetch: async (input, init) => {
+      // It must be called as the window's.
+      const answer = await window.fetch(input, init);
+      if (answer.status === 401 && session !== null) endSession(session);
+      return answer;
+    },
   });
 }

@@ -1272,6 +1272,19 @@ describe('the console in a browser', () => {
     await page.getByRole('heading', { name: 'Token transfers on Starknet' }).waitFor();
   });
 
+  test('keeps the session of a tab when that of another tab is rejected', async () => {
+    const other = await browsing.page.context().newPage();
+    await other.goto('/favicon.svg');
+    const old = { token: 'old', expiresAt: '2100-01-01T00:00:00Z', username: 'demo' };
+    await other.evaluate(`sessionStorage.setItem('session', '${JSON.stringify(old)}')`);
+    await other.goto('/keys');
+    await other.getByRole('heading', { name: 'Log in' }).waitFor();
+    // It asks the first tab for its session.
+    await other.reload();
+    await other.getByRole('heading', { name: 'API keys' }).waitFor();
+    await other.close();
+  });
+
   test('ends the session at log-out, also at the service', async () => {
     const { page } = browsing;
     const token = await sessionToken();
