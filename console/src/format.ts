@@ -101,6 +101,12 @@ export function localTime(time: Date): string {
   ].join(' ');
 }
 
+/** ISO 8601 in UTC of the local time that a field has; null: it has none. */
+export function isoOfInput(text: string): string | null {
+  const time = new Date(text);
+  return Number.isNaN(time.getTime()) ? null : time.toISOString();
+}
+
 /** `2026-11-25 18:54:32 UTC`. */
 export const utcTime = (time: Date): string => `${time.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 

@@ -102,7 +102,9 @@ export function clientOf(session: Session | null): TokenDataClient {
     retry: { attempts: 3, maxDelayMs: 5000 },
     fetch: async (input, init) => {
       // It must be called as the window's.
-      const answer = await window.fetch(input, init);
+      const answer = await window.fetch(input, init).catch((cause: unknown) => {
+        throw new Error('The service could not be reached.', { cause });
+      });
       if (answer.status === 401 && session !== null) endSession(session);
       return answer;
     },

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
-import { shortHex } from '../format.ts';
+import { isoOfInput, shortHex } from '../format.ts';
 import { useEndless } from '../loading.ts';
 import { asFelt } from '../search.ts';
 import { transferPage } from '../transfer-page.ts';
@@ -24,6 +24,7 @@ interface Filters {
 const NONE: Filters = { direction: 'any', fees: 'all', token: '', from: '', to: '' };
 function queryOf(address: string, { direction, token, from, to }: Filters): TransferQuery {
   const felt = asFelt(token);
+  const [start_time, end_time] = [isoOfInput(from), isoOfInput(to)];
   return {
     ...(direction === 'any'
       ? { account: address }
@@ -31,8 +32,8 @@ function queryOf(address: string, { direction, token, from, to }: Filters): Tran
         ? { to_account: address }
         : { from_account: address }),
     ...(felt === null ? {} : { token: felt }),
-    ...(from === '' ? {} : { start_time: new Date(from).toISOString() }),
-    ...(to === '' ? {} : { end_time: new Date(to).toISOString() }),
+    ...(start_time === null ? {} : { start_time }),
+    ...(end_time === null ? {} : { end_time }),
   };
 }
 
@@ -63,6 +64,13 @@ export function AccountTransfers({ address }: { readonly address: string }): JSX
     </>
   );
 }
+
+const timeOf = (value: string) =>
+  ({
+    type: 'datetime-local',
+    value,
+    errors: value === '' || isoOfInput(value) !== null ? [] : ['Not a time.'],
+  }) as const;
 
 function FilterForm({
   filters,
@@ -104,8 +112,8 @@ function FilterForm({
           if (value.trim() === '' || asFelt(value) !== null) onChange({ token: value.trim() });
         }}
       />
-      <Field label="From" type="datetime-local" value={filters.from} onInput={(from) => onChange({ from })} />
-      <Field label="To" type="datetime-local" value={filters.to} onInput={(to) => onChange({ to })} />
+      <Field label="From" {...timeOf(filters.from)} onInput={(from) => onChange({ from })} />
+      <Field label="To" {...timeOf(filters.to)} onInput={(to) => onChange({ to })} />
     </form>
   );
 }

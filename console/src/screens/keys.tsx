@@ -4,7 +4,7 @@ import type { GetApiKeyResponses, ListApiKeysResponses } from 'token-data-servic
 
 import { useAction } from '../action.ts';
 import type { Action } from '../action.ts';
-import { countOf, countText, localTime, printable } from '../format.ts';
+import { countOf, countText, isoOfInput, localTime, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
 import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
@@ -198,12 +198,14 @@ const listOf = (text: string): string[] => text.split(/[\s,]+/).filter((one) => 
 
 function bodyOf(form: HTMLFormElement) {
   const text = fieldsOf(form);
+  const expires = text('expires_at');
   return {
     name: text('name'),
     allowed_origins: listOf(text('allowed_origins')),
     allowed_ips: listOf(text('allowed_ips')),
     rate_limit_per_hour: text('rate_limit_per_hour') === '' ? null : Number(text('rate_limit_per_hour')),
-    expires_at: text('expires_at') === '' ? null : new Date(text('expires_at')).toISOString(),
+    // What is no time, the service rejects at the field.
+    expires_at: expires === '' ? null : (isoOfInput(expires) ?? expires),
   };
 }
 

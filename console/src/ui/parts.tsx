@@ -4,7 +4,7 @@ import { ApiError } from 'token-data-service-client';
 
 import type { Action } from '../action.ts';
 
-/** What went wrong, as the service says it, with what helps to find it in its log. */
+/** What went wrong; where the service says it, with what helps to find it in its log. */
 export function ErrorNote({
   error,
   retry,
@@ -15,7 +15,7 @@ export function ErrorNote({
   const details = error instanceof ApiError ? error : null;
   return (
     <div class="error" role="alert">
-      <p>{details === null ? `The service could not be reached: ${error.message}` : error.message}</p>
+      <p>{error.message}</p>
       {details !== null && (
         <p class="quiet">
           Status {details.status}, code {details.code}
@@ -221,6 +221,9 @@ interface FieldProps {
   readonly onInput?: (value: string) => void;
 }
 
+/** With years of four digits, as the service reads them. */
+const LAST_TIME = '9999-12-31T23:59';
+
 /** A labelled input; `errors` are those of the service for it. */
 export function Field({
   label,
@@ -236,6 +239,7 @@ export function Field({
     <div class="field">
       <label for={id}>{label}</label>
       <input
+        {...(type === 'datetime-local' ? { max: LAST_TIME } : {})}
         {...input}
         // The types of inputs differ in the roles they may have, of which none is given.
         type={type as 'text'}

@@ -6,6 +6,7 @@ import {
   bytesText,
   countOf,
   groupedDecimal,
+  isoOfInput,
   localTime,
   numberText,
   printable,
@@ -112,6 +113,11 @@ test('a time is local, and UTC beside it', () => {
   const time = new Date(2026, 0, 2, 3, 4, 5);
   expect(localTime(time)).toBe('2026-01-02 03:04:05');
   expect(utcTime(new Date('2026-01-02T03:04:05.678Z'))).toBe('2026-01-02 03:04:05 UTC');
+});
+
+test('the time of a field is none without a local time of four digits of the year', () => {
+  expect(isoOfInput('2026-01-02T03:04')).toBe(new Date(2026, 0, 2, 3, 4).toISOString());
+  expect(['', '20261-01-02T03:04'].map(isoOfInput)).toEqual([null, null]);
 });
 
 test('an address is shortened without its leading zeros', () => {
