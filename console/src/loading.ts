@@ -80,7 +80,7 @@ export interface EndlessList<T> extends Loaded<ListPage<T>> {
   readonly more: () => void;
 }
 
-/** Reads page after page, each when `more` is called. */
+/** Reads page after page, each when `more` is called; one of a list that has changed is aborted. */
 export function useEndless<T>(
   load: (client: TokenDataClient, at: string | null, signal: AbortSignal) => Promise<ListPage<T>>,
   keys: readonly unknown[],
@@ -96,6 +96,8 @@ export function useEndless<T>(
     page: null,
     isLoading: false,
   });
+  const reading = useRef<AbortController | null>(null);
+  useEffect(() => () => reading.current?.abort(), [first.data]);
   const own = rest.of === first.data && first.data !== undefined ? rest : null;
   const all =
     first.data === undefined || own === null || own.page === null
@@ -106,10 +108,17 @@ export function useEndless<T>(
     const of = first.data;
     const read = own?.page?.rows ?? [];
     setRest({ of, page: own?.page ?? null, isLoading: true });
-    load(client(), all.next, new AbortController().signal)
-      .then((page) => setRest({ of, page: { ...page, rows: [...read, ...page.rows] }, isLoading: false }))
-      .catch((error: unknown) =>
-        setRest({ of, page: own?.page ?? null, isLoading: false, error: shownError(error) }),
+    const { signal } = (reading.current = new AbortController());
+    load(client(), all.next, signal)
+      .then(
+        (page) =>
+          signal.aborted ||
+          setRest({ of, page: { ...page, rows: [...read, ...page.rows] }, isLoading: false }),
+      )
+      .catch(
+        (error: unknown) =>
+          signal.aborted ||
+          setRest({ of, page: own?.page ?? null, isLoading: false, error: shownError(error) }),
       );
   };
   return {

@@ -549,7 +549,19 @@ describe('the console in a browser', () => {
       expect(x + width, 'the amount is cut').toBeLessThanOrEqual(seen.x + seen.width);
     }
     await page.setViewportSize(WIDTHS.wide);
-    await page.evaluate('scrollTo(0, document.body.scrollHeight)');
+    const toEnd = async () => await page.evaluate('scrollTo(0, document.body.scrollHeight)');
+    // A page that is not answered before the filters change.
+    const further = /\/api\/transfers\/\?.*cursor=/;
+    await page.route(further, () => {});
+    const [aborted, asked] = [page.waitForEvent('requestfailed'), page.waitForRequest(further)];
+    await toEnd();
+    await asked;
+    await page.getByLabel('From').fill('2000-01-01T00:00');
+    expect((await aborted).url()).toMatch(further);
+    await page.unroute(further);
+    await page.getByLabel('From').fill('');
+    await expect.poll(async () => await rows.count()).toBe(50);
+    await toEnd();
     await expect.poll(async () => await rows.count()).toBeGreaterThan(50);
 
     await page.getByLabel('Direction').selectOption('in');
