@@ -1,3 +1,5 @@
+import { localTime, utcTime } from './format.ts';
+
 export type Interval = '1 hour' | '1 day' | '1 week' | '1 month';
 
 /** The transfers of a token in one period. */
@@ -7,6 +9,12 @@ export interface Period {
   /** In the smallest unit. */
   readonly volume: string;
   readonly transfers: number;
+}
+
+/** The local time at which an hour or an instant begins; days, weeks and months are those of UTC, and have a date. */
+export function periodText(begin: Date, interval?: Interval): string {
+  if (interval === undefined || interval === '1 hour') return localTime(begin);
+  return utcTime(begin).slice(0, interval === '1 month' ? 7 : 10);
 }
 
 const DAY_MS = 86_400_000;

@@ -39,7 +39,8 @@ export function Charts({ token }: { readonly token: TokenRow }): JSX.Element {
         activityOf(api, token, interval, start_time, signal),
       ]);
       const times = [...prices, ...activity.volumes].map(({ time }) => time);
-      return { prices, ...activity, span: [Math.min(...times), Math.max(...times)] as const };
+      const span = [Math.min(...times), Math.max(...times)] as const;
+      return { prices, ...activity, shared: { span, period: interval } };
     },
     [token.address, interval],
   );
@@ -64,7 +65,7 @@ export function Charts({ token }: { readonly token: TokenRow }): JSX.Element {
       }
     >
       <Loading of={charts}>
-        {({ prices, volumes, transfers, span }) => (
+        {({ prices, volumes, transfers, shared }) => (
           <>
             {token.is_erc20 && (
               <>
@@ -75,14 +76,14 @@ export function Charts({ token }: { readonly token: TokenRow }): JSX.Element {
                   kind={kind}
                   height={240}
                   axisText={priceText}
-                  span={span}
+                  {...shared}
                 />
               </>
             )}
             <h3>Volume of transfers</h3>
-            <Plot label="Volume" kind="bars" points={volumes} height={130} span={span} />
+            <Plot label="Volume" kind="bars" points={volumes} height={130} {...shared} />
             <h3>Number of transfers</h3>
-            <Plot label="Transfers" kind="bars" points={transfers} height={130} span={span} />
+            <Plot label="Transfers" kind="bars" points={transfers} height={130} {...shared} />
           </>
         )}
       </Loading>

@@ -5,8 +5,10 @@ import { useAction } from '../action.ts';
 import { failedOf, latencyPoints, percentText, ratePoints, successRate } from '../delivery-stats.ts';
 import { countText } from '../format.ts';
 import { useLoad } from '../loading.ts';
+import type { Interval } from '../periods.ts';
 import { Choice, ErrorNote, Figure, Loading, Panel } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
+import type { PlotPoint } from '../ui/plot.tsx';
 import { confirmed } from '../ui/secret.tsx';
 import { usePolled } from '../use-polled.ts';
 
@@ -42,9 +44,9 @@ export function WebhookStats({
         start_time: new Date(now - Number(span) * DAY_MS).toISOString(),
         end_time: new Date(now).toISOString(),
       };
-      const interval = span === '30' ? '1 day' : '1 hour';
+      const interval: '1 hour' | '1 day' = span === '30' ? '1 day' : '1 hour';
       const { results } = await api.getWebhookStats({ path: { id }, query: { interval, ...period }, signal });
-      return { period, results, rates: ratePoints(results), latencies: latencyPoints(results) };
+      return { period, interval, results, rates: ratePoints(results), latencies: latencyPoints(results) };
     },
     [id, span],
   );
@@ -58,7 +60,7 @@ export function WebhookStats({
       aside={<Choice label="Time" value={span} options={spans} onChange={setSpan} />}
     >
       <Loading of={stats}>
-        {({ period, results, rates, latencies }) => {
+        {({ period, interval, results, rates, latencies }) => {
           const failed = results.reduce((sum, one) => sum + failedOf(one), 0);
           const rate = successRate(results);
           return (
@@ -74,28 +76,7 @@ export function WebhookStats({
               {rates.length === 0 ? (
                 <p class="quiet empty">No attempt in this time.</p>
               ) : (
-                <div class="columns">
-                  <section>
-                    <h3>Success rate</h3>
-                    <Plot
-                      label="Success rate"
-                      kind="steps"
-                      points={rates}
-                      height={160}
-                      top={100}
-                      axisText={(value) => `${value} %`}
-                    />
-                  </section>
-                  <section>
-                    <h3>Latency, 95th percentile</h3>
-                    <Plot
-                      label="Latency"
-                      points={latencies}
-                      height={160}
-                      axisText={(value) => `${countText(value)} ms`}
-                    />
-                  </section>
-                </div>
+                <Plots rates={rates} latencies={latencies} period={interval} />
               )}
               <RetryFailed id={id} period={period} failed={failed} onRetried={onRetried} />
             </>
@@ -103,6 +84,43 @@ export function WebhookStats({
         }}
       </Loading>
     </Panel>
+  );
+}
+
+function Plots({
+  rates,
+  latencies,
+  period,
+}: {
+  readonly rates: readonly PlotPoint[];
+  readonly latencies: readonly PlotPoint[];
+  readonly period: Interval;
+}): JSX.Element {
+  return (
+    <div class="columns">
+      <section>
+        <h3>Success rate</h3>
+        <Plot
+          label="Success rate"
+          kind="steps"
+          points={rates}
+          period={period}
+          height={160}
+          top={100}
+          axisText={(value) => `${value} %`}
+        />
+      </section>
+      <section>
+        <h3>Latency, 95th percentile</h3>
+        <Plot
+          label="Latency"
+          points={latencies}
+          period={period}
+          height={160}
+          axisText={(value) => `${countText(value)} ms`}
+        />
+      </section>
+    </div>
   );
 }
 

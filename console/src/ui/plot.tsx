@@ -3,7 +3,9 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
-import { localTime } from '../format.ts';
+import { localTime, utcTime } from '../format.ts';
+import { periodText } from '../periods.ts';
+import type { Interval } from '../periods.ts';
 
 /** A point; `text` is its exact value, which is shown under the cursor. */
 export interface PlotPoint {
@@ -33,6 +35,8 @@ interface PlotProps {
   readonly span?: readonly [from: number, to: number];
   /** Text of a mark of the vertical axis. */
   readonly axisText?: (value: number) => string;
+  /** Of which each point has the begin; absent: points are instants. */
+  readonly period?: Interval;
 }
 
 const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 4 });
@@ -41,9 +45,9 @@ const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSig
 export const axisNumber = (value: number): string =>
   Math.abs(value) >= 1e15 ? value.toExponential(1).replace('e+', 'e') : compact.format(value);
 
-/** Values over local time. The newest, lowest and highest are also in words, for those who do not see it. */
+/** Values over local time, or over the days of UTC. The newest, lowest and highest are also in words, for those who do not see it. */
 export function Plot(props: PlotProps): JSX.Element {
-  const { label, points, kind = 'line', height = 200 } = props;
+  const { label, points, kind = 'line', height = 200, period } = props;
   const holder = useRef<HTMLDivElement>(null);
   const [at, setAt] = useState<number | null>(null);
   const scheme = useScheme();
@@ -57,14 +61,14 @@ export function Plot(props: PlotProps): JSX.Element {
       observer.disconnect();
       plot.destroy();
     };
-  }, [points, kind, height, label, scheme]);
+  }, [points, kind, height, label, period, scheme]);
   const last = points.at(-1);
   if (last === undefined) return <p class="quiet empty">No points in this time.</p>;
   const shown = (at === null ? undefined : points[at]) ?? last;
   return (
     <figure class="plot" aria-label={inWords(label, points)} role="img">
       <div class="plot-at" aria-hidden="true">
-        {localTime(new Date(shown.time * 1000))} <b>{shown.text}</b>
+        {periodText(new Date(shown.time * 1000), period)} <b>{shown.text}</b>
       </div>
       <div ref={holder} />
     </figure>
@@ -100,7 +104,7 @@ function dataOf(points: readonly (PlotPoint | Candle)[], kind: Kind): UPlot.Alig
 }
 
 function optionsOf(
-  { points, kind = 'line', height = 200, top, span, axisText = axisNumber }: PlotProps,
+  { points, kind = 'line', height = 200, top, span, axisText = axisNumber, period = '1 hour' }: PlotProps,
   holder: HTMLElement,
   setAt: (index: number | null) => void,
 ): UPlot.Options {
@@ -112,6 +116,7 @@ function optionsOf(
     font: '11px system-ui, sans-serif',
   };
   const isCandles = kind === 'candles';
+  const isLocal = period === '1 hour';
   const paths = pathsOf(kind);
   const series: UPlot.Series = {
     stroke: color('--accent'),
@@ -125,13 +130,14 @@ function optionsOf(
     width: holder.clientWidth,
     height,
     legend: { show: false },
+    ...(isLocal ? {} : { tzDate: (time) => UPlot.tzDate(new Date(time * 1000), 'UTC') }),
     cursor: { y: false, points: { show: !isCandles }, drag: { x: true, y: false } },
     scales: {
       x: { range: (_plot, from, to) => timeRange(points, [from, to], kind, span) },
       y: { range: (_plot, low, high) => rangeOf(low, top ?? high, kind) },
     },
     axes: [
-      { ...axis, space: 70, values: (_plot, marks, _axis, _space, step) => timeTexts(marks, step) },
+      { ...axis, space: 70, values: (_plot, marks, _axis, _space, step) => timeTexts(marks, step, isLocal) },
       { ...axis, size: 62, incrs: STEPS, values: (_plot, marks) => marks.map(axisText) },
     ],
     series: isCandles ? [{}, series, hidden, hidden] : [{}, series],
@@ -192,11 +198,12 @@ function timeRange(
   return [from - room, to + room];
 }
 
-/** Local times of the marks of an axis: the day where a mark begins one, and at the first. */
-function timeTexts(marks: readonly number[], step: number): string[] {
+/** Times of the marks of an axis: the day where a mark begins one, and at the first. */
+function timeTexts(marks: readonly number[], step: number, isLocal: boolean): string[] {
   let day = '';
   return marks.map((mark) => {
-    const [date = '', time = ''] = localTime(new Date(mark * 1000)).split(' ');
+    const at = new Date(mark * 1000);
+    const [date = '', time = ''] = (isLocal ? localTime(at) : utcTime(at)).split(' ');
     if (step >= DAY_SECONDS) return date;
     const text = step < 60 ? time : time.slice(0, 5);
     const line = date === day ? text : `${text}\n${date}`;

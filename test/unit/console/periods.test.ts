@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 
-import { sumDays } from '../../../console/src/periods.ts';
+import { localTime } from '../../../console/src/format.ts';
+import { periodText, sumDays } from '../../../console/src/periods.ts';
 
 const day = (time: string, volume: string, transfers: number) => ({
   time: `${time}T00:00:00Z`,
@@ -29,4 +30,13 @@ test('sums days to months', () => {
     { time: '2026-02-01T00:00:00.000Z', volume: '340282366920938463463374607431768211456', transfers: 1 },
     { time: '2026-03-01T00:00:00.000Z', volume: '1111', transfers: 30 },
   ]);
+});
+
+test('days, weeks and months have their date in UTC, hours their local time', () => {
+  // In any other time zone, one of the two is on another day.
+  const [early, late] = [new Date('2026-11-01T00:00:00Z'), new Date('2026-11-29T23:59:59Z')];
+  expect([early, late].map((time) => periodText(time, '1 day'))).toEqual(['2026-11-01', '2026-11-29']);
+  expect([early, late].map((time) => periodText(time, '1 week'))).toEqual(['2026-11-01', '2026-11-29']);
+  expect([early, late].map((time) => periodText(time, '1 month'))).toEqual(['2026-11', '2026-11']);
+  expect([periodText(early, '1 hour'), periodText(early)]).toEqual([localTime(early), localTime(early)]);
 });
