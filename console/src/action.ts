@@ -2,13 +2,14 @@ import type { TokenDataClient } from 'token-data-service-client';
 import { ApiError } from 'token-data-service-client';
 import { useRef, useState } from 'preact/hooks';
 
+import { fieldErrors } from './field-errors.ts';
 import { client, shownError } from './loading.ts';
 
 /** Something that a person does at the service. */
 export interface Action<A extends unknown[]> {
   readonly isBusy: boolean;
   readonly error: Error | null;
-  /** What the service says about each field, and about the item of a list: `events[0]` counts as `events`. */
+  /** As `fieldErrors`. */
   readonly errorsOf: (field: string) => readonly string[];
   /** Resolves when it is done, or has failed. */
   run(...args: A): Promise<void>;
@@ -38,14 +39,7 @@ export function useAction<A extends unknown[]>(
   const { error } = state;
   return {
     ...state,
-    errorsOf: (field) =>
-      error instanceof ApiError
-        ? Object.entries(error.errors)
-            .filter(
-              ([name]) => name === field || name.startsWith(`${field}[`) || name.startsWith(`${field}.`),
-            )
-            .flatMap(([, texts]) => texts)
-        : [],
+    errorsOf: (field) => (error instanceof ApiError ? fieldErrors(error.errors, field) : []),
     async run(...args) {
       setState({ isBusy: true, error: null });
       try {

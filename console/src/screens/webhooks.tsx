@@ -92,6 +92,7 @@ function CreateWebhook({ onCreated }: { readonly onCreated: () => void }): JSX.E
   });
   const subscribed = (name: keyof Entered) => ({
     name,
+    errors: create.errorsOf(`subscriptions.${name}`),
     onInput: (value: string) => setEntered((known) => ({ ...known, [name]: value.trim() })),
   });
   return (
@@ -116,13 +117,7 @@ function CreateWebhook({ onCreated }: { readonly onCreated: () => void }): JSX.E
             errors={create.errorsOf('events')}
             onChange={setChosen}
           />
-          <Field
-            label="Token"
-            {...subscribed('token')}
-            placeholder="0x…"
-            hint="Empty: any"
-            errors={create.errorsOf('subscriptions')}
-          />
+          <Field label="Token" {...subscribed('token')} placeholder="0x…" hint="Empty: any" />
           <Field label="Account" {...subscribed('address')} placeholder="0x…" hint="Empty: any" />
           <Field
             label="Price above"
