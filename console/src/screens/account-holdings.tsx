@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { GetPortfolioResponses, TokenDataClient } from 'token-data-service-client';
 
-import { amountText, countText, localTime, printable, usdText, utcTime } from '../format.ts';
+import { amountText, countOf, countText, localTime, printable, usdText, utcTime } from '../format.ts';
 import { orNull, useLoad } from '../loading.ts';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot, axisNumber } from '../ui/plot.tsx';
@@ -36,7 +36,9 @@ export function AccountHoldings({
     },
     [address, at?.getTime()],
   );
-  const holdings = portfolio.data?.data.holdings ?? [];
+  const all = portfolio.data?.data.holdings ?? [];
+  const holdings = all.filter(({ is_hidden }) => !is_hidden);
+  const hidden = all.length - holdings.length;
   const chosen =
     holdings.find(({ token_address }) => token_address === token) ??
     holdings.find(({ is_erc20, common }) => is_erc20 && common) ??
@@ -72,7 +74,15 @@ export function AccountHoldings({
       <Panel title="Holdings">
         <Loading of={portfolio}>
           {({ data }) => (
-            <Holdings rows={data.holdings} total={data.total_usd} chosen={chosen} onChoose={setToken} />
+            <>
+              <Holdings rows={holdings} total={data.total_usd} chosen={chosen} onChoose={setToken} />
+              {hidden > 0 && (
+                <p class="note">
+                  {countOf(hidden, 'hidden token')} {hidden === 1 ? 'is' : 'are'} not listed, but counted in
+                  the figures above.
+                </p>
+              )}
+            </>
           )}
         </Loading>
       </Panel>
@@ -253,11 +263,10 @@ function Holdings({
   readonly chosen: Holding | undefined;
   readonly onChoose: (token: string) => void;
 }): JSX.Element {
-  const shown = rows.filter(({ is_hidden }) => !is_hidden);
   return (
     <Table
       caption="Holdings"
-      rows={shown}
+      rows={rows}
       keyOf={({ token_address }) => token_address}
       empty="No holdings at this time."
       columns={[

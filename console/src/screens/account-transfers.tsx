@@ -52,6 +52,7 @@ export function AccountTransfers({ address }: { readonly address: string }): JSX
             {list.data !== undefined && (
               <span class="quiet" data-figure="count">
                 <Count value={list.data.count} isEstimate={list.data.isEstimate} /> in all
+                {filters.fees === 'all' ? '' : ', fees included'}
               </span>
             )}
             <CsvButton name={`transfers-${shortHex(address).replace('…', '-')}`} rows={rows} />
