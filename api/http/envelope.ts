@@ -21,6 +21,30 @@ export function resolvePage(page: PageParameter, limit: number, count: number): 
   return { number, limit, offset: (number - 1) * limit, totalPages };
 }
 
+/** Of the rows of a list. */
+export interface RowCount {
+  readonly count: number;
+  readonly isEstimate: boolean;
+}
+
+/**
+ * The page may be newer than the count, which must not be lower than the rows shown. Instead of an estimate, the last page
+ * gives the exact count; throws 404 for an empty page after it.
+ *
+ * @param rows number of rows found, one more than `limit` if there is a next page
+ */
+export function countWithPage(
+  { count, isEstimate }: RowCount,
+  page: number,
+  limit: number,
+  rows: number,
+): RowCount {
+  const seen = rows === 0 ? 0 : (page - 1) * limit + rows;
+  if (!isEstimate || rows > limit) return { count: Math.max(count, seen), isEstimate };
+  if (rows === 0 && page > 1) throw invalidPage();
+  return { count: seen, isEstimate: false };
+}
+
 export interface Envelope<T> {
   links: { next: string | null; previous: string | null; next_cursor?: string | null };
   count: number;

@@ -2,7 +2,7 @@ import { findRows } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/transfers/queries.ts';
 import { REACHABLE_ROWS } from '../http/envelope.ts';
-import type { CarriedCount } from './cursor.ts';
+import type { RowCount } from '../http/envelope.ts';
 import { countUpTo, countableSources } from './read.ts';
 import type { Reading } from './read.ts';
 
@@ -22,7 +22,7 @@ const COUNT_SECONDS = 4;
  * Counts matching transfers: exact for a single token, account or block, from what is kept of it; otherwise exact up to
  * 100,000 and an estimate beyond.
  */
-export async function countTransfers(reading: Reading): Promise<CarriedCount> {
+export async function countTransfers(reading: Reading): Promise<RowCount> {
   const { clickhouse, plan, filters } = reading;
   if (plan.count !== null) return { count: plan.count, isEstimate: false };
   if (plan.exact !== null) {
@@ -42,7 +42,7 @@ export async function countTransfers(reading: Reading): Promise<CarriedCount> {
 }
 
 /** Exact as far as page numbers reach: an estimate may be too high, and the last page would be empty. */
-export async function countForLastPage(reading: Reading): Promise<CarriedCount> {
+export async function countForLastPage(reading: Reading): Promise<RowCount> {
   const counted = await countTransfers(reading);
   if (!counted.isEstimate) return counted;
   const count = await countUpTo(reading, reading.filters, REACHABLE_ROWS);

@@ -1,16 +1,12 @@
 import type { TransferPosition } from '../../projections/transfers/queries.ts';
 import { DIGEST_BYTES, digestOf } from '../http/cursor-digest.ts';
-
-/** The count of the first page, so that later pages need not count again. */
-export interface CarriedCount {
-  readonly count: number;
-  readonly isEstimate: boolean;
-}
+import type { RowCount } from '../http/envelope.ts';
 
 export interface TransferCursor {
   /** The last transfer of the previous page. */
   readonly after: TransferPosition;
-  readonly carried: CarriedCount | null;
+  /** The count of the first page, so that later pages need not count again. */
+  readonly carried: RowCount | null;
 }
 
 /**

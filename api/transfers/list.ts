@@ -5,14 +5,13 @@ import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, hasUnknownTransfers } from '../../projections/transfers/queries.ts';
 import type { StoredTransfer, TransferFilters } from '../../projections/transfers/queries.ts';
 import { hasTransaction } from '../../projections/tx-index/queries.ts';
-import { REACHABLE_ROWS, cursorEnvelope, envelope, resolvePage } from '../http/envelope.ts';
-import type { Envelope } from '../http/envelope.ts';
+import { REACHABLE_ROWS, countWithPage, cursorEnvelope, envelope, resolvePage } from '../http/envelope.ts';
+import type { Envelope, RowCount } from '../http/envelope.ts';
 import { invalidInput, invalidPage } from '../http/errors.ts';
 import type { PageParameter } from '../http/params.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { countForLastPage, countTransfers } from './count.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
-import type { CarriedCount } from './cursor.ts';
 import { searchKeyOf } from './filters.ts';
 import type { TransferSearch } from './filters.ts';
 import { nothing, pairSideOf, planTransfers, subjectsToCount } from './plan.ts';
@@ -94,24 +93,6 @@ async function pageByNumber(
   });
 }
 
-/**
- * The page may be newer than the count, which must not be lower than the rows shown. Instead of an estimate, the last page
- * gives the exact count; throws 404 for an empty page after it.
- *
- * @param rows number of rows found, one more than `limit` if there is a next page
- */
-function countWithPage(
-  { count, isEstimate }: CarriedCount,
-  page: number,
-  limit: number,
-  rows: number,
-): CarriedCount {
-  const seen = rows === 0 ? 0 : (page - 1) * limit + rows;
-  if (!isEstimate || rows > limit) return { count: Math.max(count, seen), isEstimate };
-  if (rows === 0 && page > 1) throw invalidPage();
-  return { count: seen, isEstimate: false };
-}
-
 async function pageByCursor(
   reading: Reading,
   request: TransferListRequest,
@@ -140,7 +121,7 @@ function nextCursor(
   rows: readonly StoredTransfer[],
   limit: number,
   reading: Reading,
-  count: CarriedCount,
+  count: RowCount,
   searchKey: string,
 ): string | null {
   const last = rows[limit - 1];
@@ -173,7 +154,7 @@ export async function heightsOf(
 async function planOf(
   deps: TransferListDeps,
   search: TransferSearch,
-  carried: CarriedCount | null,
+  carried: RowCount | null,
 ): Promise<Plan> {
   const { clickhouse, tables, scanRows = SCAN_ROWS } = deps;
   const { felts, block, asOf } = search;

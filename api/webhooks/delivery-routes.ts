@@ -25,8 +25,8 @@ import {
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
-import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
-import { HttpError, invalidInput, invalidPage, notFound } from '../http/errors.ts';
+import { REACHABLE_ROWS, countWithPage, envelope, resolvePage } from '../http/envelope.ts';
+import { HttpError, invalidInput, notFound } from '../http/errors.ts';
 import { hoursOrDays, limit, page, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
@@ -91,20 +91,19 @@ function listRoute(): Route {
     async handler({ input: { params, query }, user, served, request, pool }) {
       const webhook = await ownWebhook(pool, served, user, params.id);
       const counted = await countDeliveries(pool, params.id, query);
-      const { isEstimate } = counted;
-      const isByNumber = isEstimate && typeof query.page === 'number';
+      const isLast = query.page === 'last';
       // An estimate may be too low or too high: a page exists if it has deliveries.
-      const asked = resolvePage(query.page, query.limit, isByNumber ? REACHABLE_ROWS : counted.count);
-      const offset = isEstimate && !isByNumber ? 'last' : asked.offset;
-      const deliveries = await listDeliveries(pool, webhook, query, { ...asked, offset });
-      if (deliveries.length === 0 && asked.number > 1) throw invalidPage();
-      const isFull = deliveries.length === query.limit;
-      const count = Math.max(
-        counted.count,
-        isByNumber ? asked.offset + deliveries.length + Number(isFull) : 0,
-      );
+      const reachable = counted.isEstimate && !isLast ? REACHABLE_ROWS : counted.count;
+      const asked = resolvePage(query.page, query.limit, reachable);
+      const rows = await listDeliveries(pool, webhook, query, {
+        offset: counted.isEstimate && isLast ? 'last' : asked.offset,
+        limit: isLast ? query.limit : query.limit + 1,
+      });
+      const { count, isEstimate } = isLast
+        ? counted
+        : countWithPage(counted, asked.number, query.limit, rows.length);
       const found = resolvePage(query.page, query.limit, count);
-      const results = deliveries.map(presentDelivery);
+      const results = rows.slice(0, query.limit).map(presentDelivery);
       const options = { query: request.query, count, countIsEstimate: isEstimate };
       return { status: 200, body: envelope(results, found, options) };
     },

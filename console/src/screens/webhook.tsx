@@ -10,7 +10,7 @@ import { Choice, ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx
 import { confirmed } from '../ui/secret.tsx';
 import { usePolled } from '../use-polled.ts';
 import { useTitle } from '../ui/title.ts';
-import { Hex, Time } from '../ui/values.tsx';
+import { Count, Hex, Time } from '../ui/values.tsx';
 import { Json, WebhookStatus } from './webhooks.tsx';
 import type { WebhookRow } from './webhooks.tsx';
 import { WebhookStats } from './webhook-stats.tsx';
@@ -160,10 +160,13 @@ function Deliveries({ id, round }: { readonly id: number; readonly round: number
       }
     >
       <Loading of={list}>
-        {({ rows, count }) => (
+        {({ rows, count, isEstimate }) => (
           <>
             <p class="quiet">
-              <span data-figure="count">{countText(count)}</span> {count === 1 ? 'delivery' : 'deliveries'}
+              <span data-figure="count">
+                <Count value={count} isEstimate={isEstimate} />
+              </span>{' '}
+              {count === 1 ? 'delivery' : 'deliveries'}
             </p>
             <ul class="deliveries">
               {rows.map((delivery) => (

@@ -713,24 +713,26 @@ describe('deliveries', () => {
     }
   });
 
+  /** Successes that were created at 1 to `count` ms, or from `first` on. */
+  const fill = async (webhook: number, count: number, first = 1): Promise<unknown> =>
+    await world.pool.query(
+      `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, body, created_at, status)
+       SELECT gen_random_uuid(), $1, 'transfer.created', $2, n, 'success' FROM generate_series($3::int, $4::int) AS n`,
+      [
+        webhook,
+        JSON.stringify({ event: 'transfer.created', created_at: '2026-01-02T03:04:05.678Z', data: {} }),
+        first,
+        count,
+      ],
+    );
+
   it('above 10,000 are counted by estimate, and all can be reached', async () => {
     const { id } = await make();
-    const fill = async (from: number, to: number): Promise<unknown> =>
-      await world.pool.query(
-        `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, body, created_at, status)
-         SELECT gen_random_uuid(), $1, 'transfer.created', $2, n, 'success' FROM generate_series($3::int, $4::int) AS n`,
-        [
-          id,
-          JSON.stringify({ event: 'transfer.created', created_at: '2026-01-02T03:04:05.678Z', data: {} }),
-          from,
-          to,
-        ],
-      );
     const ask = async (query: string): Promise<Answer> => await call('GET', of(id, `deliveries/?${query}`));
-    await fill(1, 10_000);
+    await fill(id, 10_000);
     const { json: exact } = await ask('page=last');
     expect([exact.count, exact.count_is_estimate, exact.total_pages]).toEqual([10_000, undefined, 400]);
-    await fill(10_001, 30_000);
+    await fill(id, 30_000, 10_001);
     await world.pool.query('ANALYZE tds.webhook_deliveries');
     const { json: many } = await ask('limit=100');
     expect([many.count_is_estimate, many.count > 10_000, many.results.length]).toEqual([true, true, 100]);
@@ -752,16 +754,6 @@ describe('deliveries', () => {
 
   it('beyond an estimate that is too low can be reached', async () => {
     const [{ id: other }, { id }] = [await make(), await make()];
-    const fill = async (webhook: number, count: number): Promise<unknown> =>
-      await world.pool.query(
-        `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, body, created_at, status)
-         SELECT gen_random_uuid(), $1, 'transfer.created', $2, n, 'success' FROM generate_series(1, $3::int) AS n`,
-        [
-          webhook,
-          JSON.stringify({ event: 'transfer.created', created_at: '2026-01-02T03:04:05Z', data: {} }),
-          count,
-        ],
-      );
     // The planner takes this webhook for one of few deliveries.
     await fill(other, 10_000);
     await fill(id, 1);
@@ -777,6 +769,31 @@ describe('deliveries', () => {
     expect([end.results.length, end.count, end.links.next]).toEqual([25, 15_025, null]);
     expect((await ask('limit=100&page=152')).status).toBe(404);
     await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = ANY($1)', [[id, other]]);
+  });
+
+  it.each([100, 99])('beyond an estimate end with a page of at most %i', async (limit) => {
+    const { id } = await make();
+    await fill(id, 10_500);
+    await world.pool.query('ANALYZE tds.webhook_deliveries');
+    // The planner goes on from the number of rows that it has seen.
+    await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = $1 AND created_at <= 300', [
+      id,
+    ]);
+    const answers: unknown[] = [];
+    let next: string | null = `?page=101&limit=${limit}`;
+    let last: Answer['json'] = null;
+    while (next !== null && answers.length < 10) {
+      const { status, json }: Answer = await call('GET', of(id, `deliveries/${next}`));
+      answers.push([status, json.count_is_estimate]);
+      last = json;
+      next = json.links?.next ?? null;
+    }
+    const before = [200, true];
+    expect(answers).toEqual(
+      limit === 100 ? [before, [200, undefined]] : [before, before, before, [200, undefined]],
+    );
+    expect([last.count, last.total_pages]).toEqual([10_200, Math.ceil(10_200 / limit)]);
+    await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = $1', [id]);
   });
 
   it('are retried by hand unless they have succeeded', async () => {
