@@ -84,7 +84,9 @@ ${questions}
 
 - **All transfers**: \`for await (const t of client.transfers.iterate({ account }))\`. \`t.amount\` is a \`bigint\` in the smallest unit:
   \`formatAmount(t.amount, t.token_decimals ?? 0)\` is what people read. Never convert an amount to a number to add it up.
-- **Any other list**: \`client.pages((at) => ${call('listTokens', ['verified']).replace('verified }', 'verified: true, ...at }')})\`.
+- **Any list with \`results\` and \`links\`**: \`client.pages((at) => ${call('listTokens', ['verified']).replace('verified }', 'verified: true, ...at }')})\`.
+- **NFTs** (${['getNftCollection', 'listNftsOwnedBy'].map((id) => `\`client.${operationOf(id).operationId}\``).join(', ')}): lists with \`data\` and \`count\`; there is a
+  next \`page\` while \`page * page_size\` is less than \`count\`.
 - **Live**: \`for await (const message of client.stream({ token, from }))\`. Keep \`message.cursor\`; on \`undo\` drop every transfer above
   \`last_valid.height\` (all where it is null); what is at or below the height of a \`final\` no longer changes.
 - **Webhooks**: \`await verifyWebhook(rawBody, headers, secret)\` before reading the body; ignore a \`webhook-id\` seen before.

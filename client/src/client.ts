@@ -68,7 +68,7 @@ export class TokenDataClient extends Operations {
   }
 
   /**
-   * The rows of any list with pages: `client.pages((page) => client.listTokens({ query: page }))`.
+   * The rows of any list with `results` and `links`: `client.pages((page) => client.listTokens({ query: page }))`.
    *
    * @param read reads a page; spread what it is given into the query
    */
