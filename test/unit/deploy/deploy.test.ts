@@ -276,6 +276,13 @@ describe('alerts and dashboards', () => {
     expect(families.filter((name) => !known.has(name))).toEqual([]);
   });
 
+  test('leave out the routes of probes: /readyz answers 503 on purpose', () => {
+    const selectors = expressions.flatMap((one) => one.match(/tds_http_request_seconds_\w+(\{.*?\})?/g) ?? []);
+    expect(selectors.length).toBeGreaterThan(4);
+    const without = '{route!~"/(readyz|healthz|metrics)"';
+    expect(selectors.filter((one) => !one.includes(without))).toEqual([]);
+  });
+
   test('there are some', () => {
     expect(expressions.length).toBeGreaterThan(30);
   });
