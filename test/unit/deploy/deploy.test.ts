@@ -277,10 +277,29 @@ describe('alerts and dashboards', () => {
   });
 
   test('leave out the routes of probes: /readyz answers 503 on purpose', () => {
-    const selectors = expressions.flatMap((one) => one.match(/tds_http_request_seconds_\w+(\{.*?\})?/g) ?? []);
+    const selectors = expressions.flatMap(
+      (one) => one.match(/tds_http_request_seconds_\w+(\{.*?\})?/g) ?? [],
+    );
     expect(selectors.length).toBeGreaterThan(4);
     const without = '{route!~"/(readyz|healthz|metrics)"';
     expect(selectors.filter((one) => !one.includes(without))).toEqual([]);
+  });
+
+  test('count once what several processes read from the same stores', () => {
+    const ofRoles = [
+      'tds_ingest_head',
+      'tds_ingest_l1',
+      'tds_observer_waiting',
+      'tds_observer_failing',
+      'tds_webhooks_being_deleted',
+      'tds_webhook_endpoints_due',
+    ];
+    const source = readFileSync('infra/bin/operator/service-metrics.ts', 'utf8');
+    const ofService = [...source.matchAll(/family\('(tds_\w+)'/g)].map(([, name = '']) => name);
+    expect(ofService.length).toBeGreaterThan(9);
+    expect([...known]).toEqual(expect.arrayContaining([...ofRoles, ...ofService]));
+    const summed = new RegExp(`(sum|avg)( by \\([^)]*\\) )?\\((${[...ofRoles, ...ofService].join('|')})\\b`);
+    expect(expressions.filter((one) => summed.test(one))).toEqual([]);
   });
 
   test('there are some', () => {
