@@ -26,10 +26,11 @@ export function createDispatchMetrics(registry: Registry) {
       'Messages that a matcher skipped because they could not be parsed',
       ['topic'],
     ),
-    lag: gauge('tds_webhook_messages_behind', 'Messages of a partition that a matcher has not processed', [
-      'matcher',
-      'partition',
-    ]),
+    lag: gauge(
+      'tds_webhook_messages_behind',
+      'Messages of a partition that a matcher has not processed; 0 while no webhook can match',
+      ['matcher', 'partition'],
+    ),
     paused: gauge(
       'tds_webhook_matcher_paused',
       '1 while a matcher has paused a partition, because a projection that it reads is halted or far behind',
