@@ -70,7 +70,7 @@ function missing() {
 }
 
 async function main() {
-  const nodeMajor = Number(process.versions.node.split('.')[0]);
+  const [nodeMajor, nodeMinor] = process.versions.node.split('.').map(Number);
   if (nodeMajor < 20) {
     throw new SetupError(`Node.js ${process.versions.node} is too old: install Node.js 20 or newer.`);
   }
@@ -86,7 +86,8 @@ async function main() {
     say('Set-up: everything is installed.');
   }
   // The optional package `node` provides the version that runs the service.
-  if (nodeMajor < 24 && !existsSync(join(root, 'node_modules', 'node'))) {
+  const isTooOld = nodeMajor < 24 || (nodeMajor === 24 && nodeMinor < 7);
+  if (isTooOld && !existsSync(join(root, 'node_modules', 'node'))) {
     throw new SetupError(
       `Node.js ${process.versions.node} is too old: install Node.js 24.7 or newer, or the optional npm package node (\`npm ci\`).`,
     );

@@ -118,6 +118,25 @@ test('set-up that fails exits with 2, because 1 means differences for tds verify
   expect(code).toBe(2);
 });
 
+test.each([
+  ['22.12.0', 2],
+  ['24.6.0', 2],
+  ['24.7.0', 0],
+  ['24.10.0', 0],
+  ['25.0.0', 0],
+])('set-up on Node.js %s without the package `node` exits with %i', async (version, expected) => {
+  write(
+    'version.mjs',
+    `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } });`,
+  );
+  const NODE_OPTIONS = `--import=${join(root, 'version.mjs')}`;
+  const { code, output } = await setup('exec $SETUP', { ...stores, NODE_OPTIONS });
+  expect(code, output).toBe(expected);
+  expect(output.includes(`Node.js ${version} is too old: install Node.js 24.7 or newer`)).toBe(
+    expected === 2,
+  );
+});
+
 test.each(['tds', 'test:unit'])('npm run %s needs no store', (name) => {
   expect(scripts[name]).toMatch(/^node infra\/setup\/setup\.mjs --quiet --no-stores && /);
 });
