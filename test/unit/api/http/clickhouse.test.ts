@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 
 import { expect, test, vi } from 'vitest';
@@ -379,3 +380,24 @@ test.each([
     sent.destroy();
   },
 );
+
+test('takes at most the memory of ClickHouse that docs/operations.md states', () => {
+  const { trace, export: exports, ...ordinary } = readClasses;
+  // All balances of an account are two reads.
+  const reads = Object.values(ordinary).reduce<number>(
+    (sum, { places }) => sum + places,
+    readClasses.account.places,
+  );
+  const perRead = new Set(Object.values(ordinary).map(({ settings }) => settings.max_memory_usage));
+  expect(perRead.size).toBe(1);
+  const ofRead = ordinary.page.settings.max_memory_usage;
+  const ofTrace = trace.settings.max_memory_usage;
+  const ofExport = exports.settings.max_memory_usage;
+  const total = reads * ofRead + trace.places * ofTrace + exports.places * ofExport;
+  const page = readFileSync('docs/operations.md', 'utf8').replaceAll(/\s+/g, ' ');
+  expect(page).toContain(
+    `The limits are ${ofRead / 1e6} MB per read, ${ofTrace / 1e9} GB per trace and ${ofExport / 1e9} GB per export. ` +
+      `Each API process runs up to ${reads} reads, ${trace.places} traces and ${exports.places} exports at a time`,
+  );
+  expect(page).toContain(`so it can use ${total / 1e9} GB of ClickHouse's memory`);
+});
