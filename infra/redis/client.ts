@@ -61,6 +61,7 @@ export function openCounters(
   const sentinel = parseSentinelUrl(url);
   const redis = sentinel === null ? new Redis(url, common) : new Redis({ ...common, ...sentinel });
   const availability = watchAvailability(redis, timeoutMs, log);
+  redis.once('ready', () => void warnOfEviction(redis, log));
   const writeTogether = gatherWrites(redis);
   return {
     async run({ lua, sha }, keys, args) {
@@ -93,6 +94,17 @@ export function openCounters(
       redis.disconnect();
     },
   };
+}
+
+/** Asks INFO, because managed servers forbid CONFIG. Silent where that is forbidden, too. */
+async function warnOfEviction(redis: Redis, log: Logger): Promise<void> {
+  const info = await redis.info('memory').catch(() => '');
+  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'volatile-ttl';
+  if (policy === 'volatile-ttl' || !/^maxmemory:[1-9]/m.test(info)) return;
+  log.warn(
+    { policy },
+    'Redis has a maxmemory-policy other than volatile-ttl; see "Redis" in docs/operations.md',
+  );
 }
 
 /** Returns a function after which the commands of this turn of the event loop are written at its end, in one call of the system. */

@@ -166,3 +166,20 @@ test('commands fail while Redis hangs, and succeed when it answers again', async
   counters.close();
   client.disconnect();
 });
+
+test.each([
+  ['maxmemory 100mb', 'maxmemory-policy noeviction', ['noeviction']],
+  ['maxmemory 100mb', 'maxmemory-policy volatile-ttl', []],
+  ['maxmemory 0', 'maxmemory-policy noeviction', []],
+  ['maxmemory 100mb', 'user default on nopass ~* &* +@all -info', []],
+])('with %s and %s, the policies warned about are %j', async (memory, setting, expected) => {
+  const { port } = await startRedis([memory, setting]);
+  const warnings: unknown[] = [];
+  const counters = open(`redis://127.0.0.1:${port}`, warnings);
+  await counters.settled(5000);
+  // Answered after the INFO of the same connection.
+  expect(await counters.answers()).toBe(true);
+  counters.close();
+  const policies = warnings.map((one) => (one as { readonly policy?: unknown }).policy);
+  expect(policies).toEqual(expected);
+});
