@@ -120,7 +120,11 @@ test('counts on the new master while the demoted one, at the same address before
 });
 
 test('a Redis Cluster is refused with a sentence', async () => {
-  const node = await startRedis(['cluster-enabled yes', 'cluster-config-file nodes.conf']);
+  const node = await startRedis([
+    'cluster-enabled yes',
+    'cluster-config-file nodes.conf',
+    `cluster-port ${await freePort()}`,
+  ]);
   await node.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
   const warnings: unknown[] = [];
   const counters = open(`redis://127.0.0.1:${node.port}`, warnings);
