@@ -206,7 +206,7 @@ export const settings = {
     'INDEX_FROM',
     integer(0, 0xffff_fffe).nullable(),
     null,
-    'first height to index; unset: 0 on the simulated chain; with a real node, the height accepted on L1 at the first start; a node that reports none is indexed from 0 up to block 10,000, and above it the setting is required',
+    'first height to index; unset: 0 on the simulated chain; with a real node, the height accepted on L1 at the first start; if the node reports none, 0 for a chain that ends at block 10,000 or below; a longer chain needs this setting',
   ),
   secretKey: setting(
     'SECRET_KEY',
@@ -262,7 +262,7 @@ export const settings = {
     'VERIFY_INCOMPLETE',
     z.enum(['refuse', 'accept'], 'must be refuse or accept'),
     'accept',
-    'blocks that lack what others of their Starknet version are compared with: refuse or accept (docs/operations.md)',
+    'a block that lacks data that the comparison needs: accept indexes it, refuse retries until the node returns it whole (docs/operations.md)',
   ),
   headPollMs: setting(
     'HEAD_POLL_MS',

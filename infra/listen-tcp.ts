@@ -30,7 +30,7 @@ export async function listenTcp(
   } catch (cause) {
     throw new AppError(
       'CONFIG_INVALID',
-      `${name} cannot listen on ${host}, port ${port} (${errorCode(cause) ?? String(cause)}): set ${settings} to others`,
+      `${name} cannot listen on ${host}, port ${port} (${errorCode(cause) ?? String(cause)}): change ${settings}`,
       { cause },
     );
   }

@@ -67,7 +67,7 @@ export async function checkTopics(
   if (problems.length === 0) return;
   throw new AppError(
     'TOPIC_MISMATCH',
-    `Topics that can lose messages, or cannot be read (KAFKA_ALLOW_UNSAFE_TOPICS=true goes on anyway):\n  ${problems.join('\n  ')}`,
+    `Topics that can lose messages, or cannot be read (set KAFKA_ALLOW_UNSAFE_TOPICS=true to accept them):\n  ${problems.join('\n  ')}`,
   );
 }
 

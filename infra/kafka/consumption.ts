@@ -331,14 +331,14 @@ class GroupConsumption implements Consumption {
 function messagesDeleted(id: string, expected: number, found: number): AppError {
   return new AppError(
     'CHECKPOINT_OUTSIDE_LOG',
-    `${id}: expected offset ${expected}, but the log continues at ${found}: messages between have been deleted`,
+    `${id}: expected offset ${expected}, but the log continues at ${found}: the messages in between were deleted`,
   );
 }
 
 function messagesLost(id: string, expected: number, end: string): AppError {
   return new AppError(
     'CHECKPOINT_OUTSIDE_LOG',
-    `${id}: expected offset ${expected}, but the log ends at ${end}: Kafka has lost messages that it had acknowledged`,
+    `${id}: expected offset ${expected}, but the log ends at ${end}: Kafka has lost messages that it had acknowledged; see "Kafka" under "Roles and stores" in docs/operations.md`,
   );
 }
 

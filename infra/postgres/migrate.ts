@@ -35,7 +35,7 @@ export async function migrate(pool: Pool): Promise<string[]> {
     if (unknown.length > 0) {
       throw new AppError(
         'VERSION_MISMATCH',
-        `This database was migrated by a newer version of the program (unknown migrations: ${unknown.join(', ')}): upgrade`,
+        `This database was migrated by a newer version of the program (unknown migrations: ${unknown.join(', ')}): upgrade this program`,
       );
     }
     const pending = files.filter((name) => !applied.has(name));

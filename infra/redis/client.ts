@@ -103,7 +103,7 @@ async function warnOfEviction(redis: Redis, log: Logger): Promise<void> {
   if (policy === 'volatile-ttl' || !/^maxmemory:[1-9]/m.test(info)) return;
   log.warn(
     { policy },
-    'Redis has a maxmemory-policy other than volatile-ttl; see "Redis" in docs/operations.md',
+    'Redis has a maxmemory-policy other than volatile-ttl; see "Redis" under "Roles and stores" in docs/operations.md',
   );
 }
 

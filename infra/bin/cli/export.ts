@@ -38,7 +38,7 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
           () => 'Another process is writing files',
           (assertHeld) =>
             withInterrupt(
-              () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
+              () => new AppError('CONFLICT', 'Stopped; the next run resumes from here'),
               async (signal) => {
                 const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
                 return await buildExportFiles(

@@ -75,5 +75,5 @@ async function revert(stores: Stores, orphan: BlockPoint): Promise<string> {
   const [first, last] = [heights[0], heights.at(-1)];
   if (first === undefined) return `Block ${orphan.height} ${orphan.hash} was reverted already.`;
   const which = first === last ? `block ${first}` : `${heights.length} blocks, ${first} to ${last}`;
-  return `Reverted ${which}; the ingester publishes what the chain has there.`;
+  return `Reverted ${which}; the ingester will publish the canonical blocks at these heights.`;
 }

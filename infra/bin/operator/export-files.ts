@@ -35,7 +35,10 @@ export async function buildExportFiles(
   const { pool, servedBuilds, clickhouse, signal } = reading;
   const manifest = (await readManifest(store, signal)) ?? { heights, files: [] };
   if (manifest.heights !== heights)
-    throw new AppError('INVALID', `There are files of ${manifest.heights} heights already: write elsewhere`);
+    throw new AppError(
+      'INVALID',
+      `The target holds files of ${manifest.heights} heights each: use --heights ${manifest.heights}, or another target`,
+    );
   const known = new Set(manifest.files.map(({ from_block: from }) => from));
   const final = await finalHeight(pool, (await servedBuilds()).schema('chain-status'));
   for (let from = 0; from + heights - 1 <= (final ?? -1); from += heights) {

@@ -30,7 +30,7 @@ export async function retryQuarantined(pool: Pool, id: string): Promise<string> 
   const height = item.entry?.block ?? null;
   if (height === null) throw new AppError('CONFLICT', `${id} has no height`);
   await requestRepairs(pool, [height], `quarantine ${id}`);
-  return `Asked the ingester to repair block ${height}, which contains the event; \`tds quarantine show\` reports the outcome.`;
+  return `Requested a repair of block ${height}, which contains the event; \`tds quarantine show\` reports the outcome.`;
 }
 
 /**

@@ -8,7 +8,7 @@ export const roles: readonly Role[] = [
   },
   {
     name: 'project',
-    summary: 'project the log into read models: all, or those named; those of the chain only together',
+    summary: 'project the log into read models (default: all); those of chain.blocks must be named together',
     load: async () => (await import('./project.ts')).start,
   },
   {

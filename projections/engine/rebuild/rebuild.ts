@@ -194,7 +194,7 @@ async function openShadow(
   const { kafka, clickhouse, pool } = deps;
   const served = await servedBuild(pool, projection);
   if (served === null && !(await needsRebuild(pool, projection))) {
-    throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
+    throw new AppError('NOT_FOUND', `${projection.name} has no build: run \`tds migrate\` to create it`);
   }
   const opened = await openShadowBuild(
     pool,

@@ -153,7 +153,7 @@ export async function assertLogIsComplete(
     .join(', ');
   throw new AppError(
     'LOG_BEGINNING_GONE',
-    `The beginning of ${topic.name} is gone (${places}): what was built from it cannot be built again. ` +
+    `The first messages of ${topic.name} were deleted (${places}): its read models cannot be rebuilt. ` +
       `Restore the topic from a backup; or index the chain again into an empty installation (DATA_DIR, or ` +
       `KAFKA_TOPIC_PREFIX and databases of its own). What is served now stays as it is.`,
   );
@@ -178,6 +178,6 @@ export async function assertSkipped(
   const { topic, partition, offset } = message;
   throw new AppError(
     'MESSAGE_INVALID',
-    `${topic}:${partition}:${offset} stops the replay: ${reason}. \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
+    `${topic}:${partition}:${offset} stops the replay: ${reason}; to skip it, run \`tds quarantine skip ${topic}:${partition}:${offset}\``,
   );
 }

@@ -118,7 +118,7 @@ describe('an entry of the quarantine', () => {
     await quarantineEvent(2, 78);
     const { status, json } = await world.post(`/api/admin/quarantine/${idOf(2)}/retry/`);
     expect(status, JSON.stringify(json)).toBe(200);
-    expect(json.detail).toContain('Asked the ingester to repair block 78');
+    expect(json.detail).toContain('Requested a repair of block 78');
     expect(await count('tds.repairs WHERE height = 78 AND done_at IS NULL')).toBe(1);
   });
 

@@ -83,7 +83,10 @@ test('a file has 100,000 heights by default', async () => {
     stdout: expect.stringContaining('No new range of 100000 heights is complete'),
   });
   const other = await build(folder);
-  expect([other.code, other.stderr]).toEqual([1, expect.stringContaining('There are files of 5 heights')]);
+  expect([other.code, other.stderr]).toEqual([
+    1,
+    expect.stringContaining('The target holds files of 5 heights each: use --heights 5'),
+  ]);
 });
 
 test('a file is served once the manifest lists it', async () => {
