@@ -41,7 +41,7 @@ export function operationRoutes(deps: OperationRouteDeps): Route[] {
 }
 
 const AFTER =
-  'Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.';
+  'Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.';
 const responses = { 200: operationAnswer, 202: operationAnswer };
 const QUARANTINE = {
   retry: {
@@ -130,7 +130,7 @@ function startVerificationRoute(deps: OperationRouteDeps): Route {
     path: '/api/admin/verification/',
     summary: 'Compare the log with block headers, tables, sums and checkpoints',
     description:
-      'The same as `tds verify`, which a process of `project` runs; it repairs nothing. Answers 202 at its start: ask for its end at `/api/admin/operations/{id}/`, whose detail is the report.',
+      'The same as `tds verify`, which a process of `project` runs; it repairs nothing. Returns 202 once it has started; poll `/api/admin/operations/{id}/`, whose detail is the report.',
     tag: 'Administration',
     auth: 'admin',
     isIdempotent: true,
@@ -239,7 +239,8 @@ async function requested(
     (one) => one !== null && awaited.includes(one.state),
     { everyMs: POLL_MS, withinMs: WAIT_MS },
   );
-  if (found?.state === 'failed') throw new HttpError(409, 'conflict', found.detail ?? 'It failed.');
+  if (found?.state === 'failed')
+    throw new HttpError(409, 'conflict', found.detail ?? 'The operation failed.');
   return (
     found ?? {
       id,

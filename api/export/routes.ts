@@ -102,7 +102,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       `Minutes until a file must have begun, including the sorting of a range without a filter (503): ${readClasses.export.readMs / 60_000}`,
       `Minutes until an export that is still being sent breaks off: ${readClasses.export.timeoutMs / 60_000}`,
       'Seconds until a client that takes nothing is disconnected: 60',
-      `Bytes per second that a client must take while others wait for its place: ${figure(WANTED_READING_BYTES)}`,
+      `Bytes per second that a client must take while others wait for its slot: ${figure(WANTED_READING_BYTES)}`,
     ],
     response: {
       200: exportAnswer,

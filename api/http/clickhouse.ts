@@ -182,7 +182,7 @@ export function limitReads(
         new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
       if (cause instanceof HttpError) return cause;
       if (waited.aborted && !hasStarted) {
-        return overloaded('overloaded', 'No place for the reads of this request became free in time.', 1);
+        return overloaded('overloaded', 'No read slot became free in time.', 1);
       }
       if (deadline.aborted) {
         return new AppError('QUERY_TIMEOUT', `ClickHouse: ${name} timed out`, { retryable: true, cause });

@@ -346,7 +346,7 @@ export class Operations extends HeyApiClient {
      * - Minutes until a file must have begun, including the sorting of a range without a filter (503): 10
      * - Minutes until an export that is still being sent breaks off: 60
      * - Seconds until a client that takes nothing is disconnected: 60
-     * - Bytes per second that a client must take while others wait for its place: 250,000
+     * - Bytes per second that a client must take while others wait for its slot: 250,000
      */
     public exportTransfers<ThrowOnError extends boolean = true>(options: Options<ExportTransfersData, ThrowOnError>): RequestResult<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'>({
@@ -1863,7 +1863,7 @@ export class Operations extends HeyApiClient {
     /**
      * Compare the log with block headers, tables, sums and checkpoints
      *
-     * For admins only (`tds users add --admin`). The same as `tds verify`, which a process of `project` runs; it repairs nothing. Answers 202 at its start: ask for its end at `/api/admin/operations/{id}/`, whose detail is the report.
+     * For admins only (`tds users add --admin`). The same as `tds verify`, which a process of `project` runs; it repairs nothing. Returns 202 once it has started; poll `/api/admin/operations/{id}/`, whose detail is the report.
      *
      * **Limits**
      *
@@ -1881,7 +1881,7 @@ export class Operations extends HeyApiClient {
     /**
      * Retry an entry: repair the block of an event, or resume the projections halted on a message
      *
-     * For admins only (`tds users add --admin`). The same as `tds quarantine retry`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     * For admins only (`tds users add --admin`). The same as `tds quarantine retry`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.
      *
      * **Limits**
      *
@@ -1899,7 +1899,7 @@ export class Operations extends HeyApiClient {
     /**
      * Skip an entry: accept that an event stays undecoded, or make projections skip a message
      *
-     * For admins only (`tds users add --admin`). The same as `tds quarantine skip`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     * For admins only (`tds users add --admin`). The same as `tds quarantine skip`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.
      *
      * **Limits**
      *
@@ -1940,7 +1940,7 @@ export class Operations extends HeyApiClient {
     /**
      * Abort the running rebuild of a projection
      *
-     * For admins only (`tds users add --admin`). As Ctrl-C does to `tds rebuild`, wherever it was started: what is served stays, and the next run resumes. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     * For admins only (`tds users add --admin`). As Ctrl-C does to `tds rebuild`, wherever it was started: what is served stays, and the next run resumes. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.
      *
      * **Limits**
      *
