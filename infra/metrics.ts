@@ -8,10 +8,10 @@ export { Counter, Gauge, Histogram } from 'prom-client';
 export type { Registry } from 'prom-client';
 
 /**
- * Between two looks at the delay of the event loop: a process wakes for each, also while it has nothing to do. The times
+ * Interval between two samples of the event loop: a process wakes for each, also while it has nothing to do. The times
  * that are shown include it, and a shorter delay may not show.
  */
-const EVENT_LOOP_LOOK_MS = 100;
+const EVENT_LOOP_SAMPLE_MS = 100;
 
 /** The registry of a process, with Node's default metrics (memory, event loop, handles) and the role as a label. */
 export function createMetrics(role: string): Registry {
@@ -20,7 +20,7 @@ export function createMetrics(role: string): Registry {
   collectDefaultMetrics({
     register: registry,
     prefix: 'tds_',
-    eventLoopMonitoringPrecision: EVENT_LOOP_LOOK_MS,
+    eventLoopMonitoringPrecision: EVENT_LOOP_SAMPLE_MS,
   });
   return registry;
 }

@@ -20,8 +20,8 @@ export function coverageOf(
   return { upTo: dueFrom === null ? newest : Math.min(newest, dueFrom - 1), isLate };
 }
 
-/** How often to look whether deferred tables cover a block: they do some seconds after it is indexed. */
-export const LOOK_MS = 250;
+/** How often to check whether deferred tables cover a block: they do some seconds after it is indexed. */
+export const POLL_MS = 250;
 
 const MAX_AGE_MS = 1000;
 

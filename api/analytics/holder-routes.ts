@@ -27,7 +27,7 @@ import { address, limit, text, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
-import { LOOK_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
+import { POLL_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { DerivedCoverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
 
@@ -157,7 +157,7 @@ async function countedUpTo(
   return await readCovering(
     async () => await kept(served, 'holders', read, (one) => (one?.upTo ?? -1) >= minBlock),
     (one) => one?.upTo ?? null,
-    { request, everyMs: LOOK_MS },
+    { request, everyMs: POLL_MS },
   );
 }
 

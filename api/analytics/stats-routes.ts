@@ -23,7 +23,7 @@ import { defineRoute } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
-import { LOOK_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
+import { POLL_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { DerivedCoverage } from './coverage.ts';
 
 export interface StatsRouteDeps {
@@ -164,7 +164,7 @@ function periodReader(now: () => number): PeriodReader {
       asOf === null
         ? await readCovering(async () => await kept(served, step, read, isEnough), upTo, {
             request,
-            everyMs: LOOK_MS,
+            everyMs: POLL_MS,
           })
         : await presentAsOf(clickhouse, served, bounds, asOf);
     return { read: { ...bounds, ...present }, coverage };

@@ -11,7 +11,7 @@ const WANTED_SENDING_SECONDS = 5;
  */
 export const WANTED_READING_BYTES = 250_000;
 const WANTED_READING_SECONDS = 5;
-const STALL_LOOKS = 12;
+const STALL_CHECKS = 12;
 
 /**
  * Disconnects a client that takes nothing of what waits for it. The kernel buffers up to some MB, and takes more only when
@@ -20,12 +20,12 @@ const STALL_LOOKS = 12;
 export function dropIfStalled(context: Context, stallMs: number): void {
   const { res } = context;
   let [taken, stalled] = [-1, 0];
-  whileSending(context, stallMs / STALL_LOOKS, () => {
+  whileSending(context, stallMs / STALL_CHECKS, () => {
     const waiting = res.writableLength;
     const now = (res.socket?.bytesWritten ?? 0) - waiting;
     stalled = waiting > 0 && now === taken ? stalled + 1 : 0;
     taken = now;
-    if (stalled >= STALL_LOOKS) res.destroy();
+    if (stalled >= STALL_CHECKS) res.destroy();
   });
 }
 

@@ -38,8 +38,8 @@ export interface StreamRouteDeps {
 const MESSAGES = { fallback: 1000, max: 10_000 };
 const WAIT_SECONDS = { fallback: 20, max: 60 };
 /** A cursor of another process may be of a block that this one does not know yet. */
-const UNKNOWN_LOOKS = 6;
-const LOOK_MS = 500;
+const UNKNOWN_POLLS = 6;
+const POLL_MS = 500;
 /** Other streams of the caller may read history first. */
 const FIRST_READ_MS = 20_000;
 
@@ -249,9 +249,9 @@ async function refuseUnknown(
   const block = start?.last ?? null;
   if (block === null) return;
   const first = (await tail.view()).first ?? 0;
-  for (let looks = 0; looks < UNKNOWN_LOOKS; looks += 1) {
+  for (let polls = 0; polls < UNKNOWN_POLLS; polls += 1) {
     if ((await findUndo(clickhouse, await servedBuilds(), block, first)) !== 'unknown') return;
-    await sleep(LOOK_MS, signal);
+    await sleep(POLL_MS, signal);
     signal.throwIfAborted();
   }
   const newest = (await tail.view()).blocks.at(-1)?.block.height ?? -1;

@@ -9,7 +9,7 @@ export const HEARTBEAT_MS = 1000;
  * answer and the poll of the console it shows within 4.5 s, which leaves 0.5 s to read and draw.
  */
 export const LATE_SECONDS = 3;
-/** A process without a heartbeat for so long ended without a word, is stopped (SIGSTOP) or hangs. */
+/** A process without a heartbeat for this long has crashed, is stopped (SIGSTOP) or hangs. */
 export const SILENT_SECONDS = 12;
 
 export interface Heartbeat {

@@ -50,7 +50,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
       // Named projections of one topic share one reading; all of them one by one need less memory.
       const wanted = namedProjections(names, options.all);
       const runs = options.all ? wanted.map((one) => [one]) : [wanted];
-      const tell = options.json ? (): void => {} : say;
+      const print = options.json ? (): void => {} : say;
       const reports = await withStores(commandConfig(process.env), 'tds-rebuild', log, async (stores) => {
         const done: RebuildReport[] = [];
         for (const run of runs) {
@@ -60,8 +60,8 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
             requestedBy: options.requestedBy,
           });
           done.push(report);
-          for (const line of described(report)) tell(line);
-          if (report.isSwapped && options.drop) await dropPrevious(stores, report, tell);
+          for (const line of described(report)) print(line);
+          if (report.isSwapped && options.drop) await dropPrevious(stores, report, print);
         }
         return done;
       });

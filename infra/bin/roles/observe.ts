@@ -16,10 +16,10 @@ export const start: StartRole = async (context) => {
   const { config, log, metrics, releasers, signal, fail } = context;
   const kafka = openKafka(context, 'tds-observe');
   const pool = openPool(context, 'tds-observe', 8);
-  const hold = createChainCheck(createIngestStore(pool));
+  const checkChain = createChainCheck(createIngestStore(pool));
   const node = openNode(context, metrics, {
     checkChain: async (chain) =>
-      await hold(chain).catch((error: unknown) => {
+      await checkChain(chain).catch((error: unknown) => {
         if (isPermanent(error)) fail(error);
         throw error;
       }),
