@@ -239,5 +239,7 @@ test('a message that halts a projection is listed once, also where its entry is 
     `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
      VALUES ('latest-prices', 1, 'prices', 0, 3, 'not JSON')`,
   );
-  expect(await pages('?limit=1&kind=message')).toEqual({ seen: ['prices:0:7', 'prices:0:3'], counts: [2] });
+  const whole = await ids();
+  expect(whole.at(-1)).toBe('prices:0:3');
+  expect(await pages('?limit=1')).toEqual({ seen: whole, counts: [whole.length] });
 });
