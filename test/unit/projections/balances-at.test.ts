@@ -41,4 +41,26 @@ describe('balancesAt', () => {
     expect(found?.balances).toEqual([107n]);
     expect(read).toEqual([20, 10]);
   });
+
+  it('uses an anchor above the head, which was read before it, and no leg', async () => {
+    const above = anchor(11, 500n);
+    const spans: unknown[] = [];
+    const [found] = await balancesAt(
+      {
+        clickhouse: noStore,
+        blocksAt: async () => new Map([[11, { height: 11, hash: above.hash, timestamp: 0 }]]),
+        ledger: {
+          async read(wanted) {
+            spans.push(...wanted);
+            return () => ({ delta: 7n, legs: 1 });
+          },
+        },
+      },
+      noTables,
+      [{ account: toFelt(0xa11cen), token: toFelt(0xc01n), standard: 'erc20', anchors: [above] }],
+      { points: [{ height: 10, run: { start: 0, end: 10 } }], head: 10 },
+    );
+    expect(found?.balances).toEqual([500n]);
+    expect(spans).toEqual([]);
+  });
 });

@@ -30,6 +30,14 @@ describe('balance basis', () => {
     expect(at(75)).toEqual({ from: 'anchor', anchor: anchors[0] });
   });
 
+  it('is the later of two anchors at the same distance', () => {
+    for (const anchors of [
+      [anchor(40), anchor(60)],
+      [anchor(60), anchor(40)],
+    ])
+      expect(chooseBasis(coin, anchors, indexed, run, 50)).toEqual({ from: 'anchor', anchor: anchor(60) });
+  });
+
   it('is never an anchor of an orphaned or unindexed block, or beyond a gap', () => {
     const anchors = [anchor(101), anchor(90, 1), anchor(50), anchor(9)];
     expect(chooseBasis(coin, anchors, indexed, run, 100)).toEqual({ from: 'anchor', anchor: anchors[2] });
