@@ -150,10 +150,16 @@ describe('reachOf', () => {
       expect(reach(text)).toBe('public');
     },
   );
-  it.each(['169.254.169.254', 'fd00:ec2::254', '100.100.100.200', '168.63.129.16', '64:ff9b::a9fe:a9fe'])(
-    'is metadata at %s',
-    (text) => {
-      expect(reach(text)).toBe('metadata');
-    },
-  );
+  it.each([
+    '169.254.169.254',
+    'fd00:ec2::254',
+    '100.100.100.200',
+    '168.63.129.16',
+    '64:ff9b::a9fe:a9fe',
+    // ISATAP in a public prefix, with the bit of a globally unique IPv4 address not set and set.
+    '2a00::5efe:169.254.169.254',
+    '2a00::200:5efe:169.254.169.254',
+  ])('is metadata at %s', (text) => {
+    expect(reach(text)).toBe('metadata');
+  });
 });

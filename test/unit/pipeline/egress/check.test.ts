@@ -91,6 +91,7 @@ describe('checkUrl of a host', () => {
     ['http://h/', ['::ffff:10.1.2.3'], null],
     ['http://h/', ['10.1.2.3', '10.2.0.1'], BLOCKED],
     ['http://h/', ['10.1.2.3', '1.1.1.1'], INSECURE],
+    ['http://h/', ['1.1.1.1', '10.1.2.3'], INSECURE],
     ['https://h/', ['10.1.2.3', '1.1.1.1'], null],
     ['https://h:5432/', ['10.1.2.3'], BLOCKED],
     ['http://h:8080/', ['10.1.2.3'], BLOCKED],
