@@ -11,7 +11,9 @@ import {
   publishStatus,
   statusStamp,
 } from '../../../../pipeline/ingest/publish.ts';
+import { AppError } from '../../../../schemas/errors.ts';
 import { ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
+import { topics } from '../../../../schemas/topics.ts';
 import { COIN, accepted, makeBlock, transferEvent } from '../../../support/chain-messages.ts';
 
 const block = makeBlock({ height: 3, transactions: [] });
@@ -46,6 +48,12 @@ function depsWith(publications: readonly Publication[]) {
   };
 }
 
+/** With a transfer whose low half of the amount does not fit into 128 bits. */
+function malformedBlock() {
+  const event = { ...transferEvent(COIN, ZERO_FELT, toFelt(1n), 1n), data: [toFelt(2n ** 128n), ZERO_FELT] };
+  return accepted(makeBlock({ height: 4, transactions: [{ events: [event] }] }), 1);
+}
+
 test.each<[string, Publication[]]>([
   ['an offset that is not a number', [{ partition: 0, offset: Number.NaN }]],
   ['a negative offset', [{ partition: 0, offset: -1 }]],
@@ -76,10 +84,7 @@ test('states the time of the clock, also after the machine was suspended', async
       },
     },
   };
-  // The low half of the amount does not fit into 128 bits.
-  const event = { ...transferEvent(COIN, ZERO_FELT, toFelt(1n), 1n), data: [toFelt(2n ** 128n), ZERO_FELT] };
-  const malformed = makeBlock({ height: 4, transactions: [{ events: [event] }] });
-  const { contracts } = accepted(malformed, 1);
+  const { block: malformed, contracts } = malformedBlock();
   await publishAccepted(deps, lease, [{ block: malformed, contracts }], () => 'new');
   await publishReverted(deps, lease, [{ body: malformed, maps: [contracts] }], 2);
   expect(sent).toContainEqual(
@@ -89,6 +94,32 @@ test('states the time of the clock, also after the machine was suspended', async
     expect.objectContaining({ type: 'quarantine.resolved', resolved_at: wallTime }),
   );
   expect(statusStamp(deps.clock)).toEqual({ v: 1, observed_at: wallTime });
+});
+
+test('publishes no quarantined event once the lease may have expired', async () => {
+  const sent: string[] = [];
+  let isExpired = false;
+  const deps = {
+    ...depsWith([]),
+    publisher: {
+      publish: async ({ name }: { readonly name: string }, messages: readonly unknown[]) => {
+        sent.push(name);
+        isExpired = true;
+        return messages.map((_message, offset) => ({ partition: 0, offset }));
+      },
+    },
+  };
+  const expiring: Lease = {
+    ...lease,
+    assertValid() {
+      if (isExpired) throw new AppError('LEASE_LOST', 'the lease has expired');
+    },
+  };
+  const { block: malformed, contracts } = malformedBlock();
+  await expect(
+    publishAccepted(deps, expiring, [{ block: malformed, contracts }], () => 'new'),
+  ).rejects.toMatchObject({ code: 'LEASE_LOST' });
+  expect(sent).toEqual([topics.chainBlocks.name]);
 });
 
 test('publishing resolves if every message has an offset', async () => {

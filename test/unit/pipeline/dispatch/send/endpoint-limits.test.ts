@@ -85,6 +85,16 @@ describe('slow endpoints', () => {
     expect(fill(endpoints, [...fast, 1], 10)).toContain(1);
   });
 
+  it('have nothing left of their share once further attempts of others use it up', () => {
+    const endpoints = createEndpointLimits(options);
+    attempt(endpoints, 1, false);
+    for (const webhookId of [2, 3]) for (let i = 0; i < 3; i += 1) attempt(endpoints, webhookId, true);
+    expect(fill(endpoints, [2, 3])).toHaveLength(2 + MAX_SLOW_AND_FURTHER);
+    expect(fill(endpoints, [1])).toEqual([]);
+    endpoints.attemptEnded(2, true);
+    expect(fill(endpoints, [1])).toEqual([1]);
+  });
+
   it('count as fast again after one fast answer', () => {
     const endpoints = createEndpointLimits(options);
     for (const webhookId of range(1, 5)) attempt(endpoints, webhookId, false);
