@@ -120,6 +120,24 @@ test('sends a call that is too large for one request in several, in order, and n
   expect(log(0).length).toBe(5 + 1 + 2);
 });
 
+test.each([
+  ['two messages that do not fit one request together', [7, 7]],
+  ['messages after one that is larger than a request', [13, 1]],
+])('sends %s one by one', async (_, megabytes) => {
+  const sizes: number[] = [];
+  const { connect, log } = scriptedLog(() => (stored, { topicMessages }) => {
+    sizes.push((topicMessages ?? []).flatMap(({ messages }) => messages).length);
+    return stored;
+  });
+  const values = megabytes.map((count) => 'x'.repeat(count * 1_000_000));
+  await createPublisher(connect, '').publish(
+    topic,
+    values.map((value) => message(0, value)),
+  );
+  expect(sizes).toEqual([1, 1]);
+  expect(log(0).map((value) => value.length)).toEqual(values.map((value) => JSON.stringify(value).length));
+});
+
 test.each(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'])(
   'names the topic and key of a message that the broker rejects as %s, and is not retryable',
   async (type) => {
