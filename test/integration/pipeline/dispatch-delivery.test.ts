@@ -5,10 +5,17 @@ import type { AddressInfo, Socket } from 'node:net';
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
-import { createPool } from '../../../infra/postgres/client.ts';
-import { claimDeliveries } from '../../../pipeline/dispatch/send/claims.ts';
+import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
+import { retryDelivery } from '../../../pipeline/dispatch/deliveries.ts';
+import {
+  activateEndpoints,
+  activatedWebhooks,
+  webhooksToDisable,
+} from '../../../pipeline/dispatch/endpoints.ts';
+import { claimDeliveries, releaseClaims } from '../../../pipeline/dispatch/send/claims.ts';
 import type { Claim } from '../../../pipeline/dispatch/send/claims.ts';
 import { storeOutcomes } from '../../../pipeline/dispatch/send/outcomes.ts';
+import type { AttemptOutcome } from '../../../pipeline/dispatch/send/outcomes.ts';
 import { verify } from '../../../schemas/webhooks/signature.ts';
 import { DELAYS_MS, LEASE_MS, deliveryWorld, newSecret } from '../../support/delivery-world.ts';
 import type { Answering, DeliveryWorld, Received, Receiver } from '../../support/delivery-world.ts';
@@ -96,6 +103,31 @@ async function requested(): Promise<void> {
     return rows[0]?.done === true;
   });
 }
+
+/** Claims all that is due, as a dispatcher of its own. */
+const claim = async (): Promise<Claim[]> =>
+  await claimDeliveries(world.pool, {
+    schema: world.schema,
+    now: world.clock.now(),
+    lease: randomUUID(),
+    leaseMs: LEASE_MS,
+    limit: 100,
+    perEndpoint: new Map(),
+    perOtherEndpoint: 100,
+    deadLimit: 10,
+    inFlight: [],
+  });
+
+/** The last scheduled attempt of a delivery has failed. */
+const deathOf = (claim: Claim): AttemptOutcome => ({
+  claim,
+  next: { ...claim, status: 'dead', attempts: 9, scheduledAt: null, dueAt: null, hasDied: true },
+  startedAt: world.clock.now(),
+  durationMs: 1,
+  responseCode: 500,
+  responseBody: null,
+  error: 'answered 500',
+});
 
 describe('an attempt', () => {
   /** Talks without HTTP's help. */
@@ -515,6 +547,20 @@ describe('a webhook', () => {
     expect(await streakOf(webhook)).toBe(0);
   });
 
+  it('that is activated after ten dead deliveries is sent the waiting ones, also before the count is reset', async () => {
+    world.sender({ delaysMs: [], timeoutMs: 60_000 });
+    const { webhook, receiver } = await subject(failing);
+    await ended(webhook, await world.deliver(webhook, 10), 1);
+    const waiting = await world.deliver(webhook);
+    await world.looked();
+    expect(receiver.received).toHaveLength(10);
+    receiver.answer = taking;
+    await patch(webhook, 'active');
+    expect(await streakOf(webhook)).toBe(10);
+    await ended(webhook, [...waiting, ...(await world.deliver(webhook))], 1);
+    expect(receiver.received).toHaveLength(12);
+  });
+
   it('that is paused or disabled is sent only tests and manual retries', async () => {
     await world.station();
     for (const status of ['paused', 'disabled'] as const) {
@@ -693,20 +739,42 @@ describe('a webhook', () => {
   });
 });
 
-describe('a sender', () => {
-  const claim = async (): Promise<Claim[]> =>
-    await claimDeliveries(world.pool, {
-      schema: world.schema,
-      now: world.clock.now(),
-      lease: randomUUID(),
-      leaseMs: LEASE_MS,
-      limit: 100,
-      perEndpoint: new Map(),
-      perOtherEndpoint: 100,
-      deadLimit: 10,
-      inFlight: [],
-    });
+describe('dead deliveries of an earlier activation', () => {
+  /** Deliveries that are claimed before the webhook is activated again. */
+  async function claimedEarlier(count: number): Promise<{ webhook: number; earlier: Claim[] }> {
+    const { webhook } = await subject(failing);
+    await world.deliver(webhook, count);
+    return { webhook, earlier: await claim() };
+  }
 
+  it('do not count after the count was reset', async () => {
+    const { webhook, earlier } = await claimedEarlier(1);
+    await patch(webhook, 'active');
+    await activateEndpoints(world.pool, await activatedWebhooks(world.pool, world.schema));
+    await storeOutcomes(world.pool, earlier.map(deathOf));
+    expect(await streakOf(webhook)).toBe(0);
+  });
+
+  it('do not count beside those of the current one', async () => {
+    const { webhook, earlier } = await claimedEarlier(1);
+    await patch(webhook, 'active');
+    await world.deliver(webhook);
+    const current = await claim();
+    await storeOutcomes(world.pool, [...earlier, ...current].map(deathOf));
+    expect(await streakOf(webhook)).toBe(1);
+  });
+
+  it('do not disable the webhook', async () => {
+    const { webhook, earlier } = await claimedEarlier(10);
+    await storeOutcomes(world.pool, earlier.map(deathOf));
+    const found = async () => await webhooksToDisable(world.pool, world.schema, 10);
+    expect(await found()).toMatchObject([{ id: webhook, consecutive_dead: 10 }]);
+    await patch(webhook, 'active');
+    expect(await found()).toEqual([]);
+  });
+});
+
+describe('a sender', () => {
   it('makes each attempt once beside another sender, and omits none', async () => {
     const running = new Map<string, number>();
     let most = 0;
@@ -769,25 +837,33 @@ describe('a sender', () => {
     expect(attemptsOf(receiver.received, id)).toEqual([1]);
   });
 
+  it('claims no delivery whose retry by hand is requested while another sender attempts it', async () => {
+    const { webhook } = await subject(taking);
+    const [id = ''] = await world.deliver(webhook);
+    expect(await claim()).toHaveLength(1);
+    const at = world.clock.now();
+    await inTransaction(world.pool, async (tx) => await retryDelivery(tx, { webhookId: webhook, id, at }));
+    expect(await claim()).toEqual([]);
+  });
+
+  it('releases no claim after its lease was taken over', async () => {
+    const { webhook } = await subject(taking);
+    await world.deliver(webhook);
+    const frozen = await claim();
+    world.clock.advance(LEASE_MS);
+    const [current] = await claim();
+    await releaseClaims(world.pool, frozen);
+    const { rows } = await world.pool.query('SELECT lease FROM tds.webhook_deliveries');
+    expect(rows).toEqual([{ lease: current?.lease }]);
+    expect(await claim()).toEqual([]);
+  });
+
   it('stores no outcome after its lease was taken over', async () => {
     const { webhook } = await subject(taking);
     const [id = ''] = await world.deliver(webhook);
     const [frozen] = await claim();
     if (frozen === undefined) throw new Error('nothing was claimed');
-    const late = async (): Promise<void> => {
-      const next = {
-        ...frozen,
-        status: 'dead',
-        attempts: 9,
-        scheduledAt: null,
-        dueAt: null,
-        hasDied: true,
-      } as const;
-      const none = { responseCode: 500, responseBody: null, error: 'answered 500' };
-      await storeOutcomes(world.pool, [
-        { claim: frozen, next, startedAt: world.clock.now(), durationMs: 1, ...none },
-      ]);
-    };
+    const late = async (): Promise<void> => await storeOutcomes(world.pool, [deathOf(frozen)]);
     const rows = async (): Promise<unknown[]> =>
       (
         await world.pool.query(
