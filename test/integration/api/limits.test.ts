@@ -6,7 +6,11 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 
 import { readClasses } from '../../../api/http/clickhouse.ts';
-import { localAddressFailures, sharedAddressFailures } from '../../../api/limits/address-failures.ts';
+import {
+  cacheBlocks,
+  localAddressFailures,
+  sharedAddressFailures,
+} from '../../../api/limits/address-failures.ts';
 import type { AddressFailures } from '../../../api/limits/address-failures.ts';
 import { localByteBudgets, sharedByteBudgets } from '../../../api/limits/byte-budgets.ts';
 import { localCallRates, sharedCallRates } from '../../../api/limits/call-rates.ts';
@@ -23,6 +27,7 @@ import type { Isolated } from '../../support/isolation.ts';
 /** Every limit in Redis, as several processes have it, and as one has it alone; the clock is ours. */
 
 let own: Isolated;
+let redis: Redis;
 /** As two processes have them. */
 let processes: readonly Counters[];
 let time = 0;
@@ -38,10 +43,12 @@ const connect = async (): Promise<Counters> => {
 
 beforeAll(async () => {
   own = await isolated();
+  redis = new Redis(own.env.REDIS_URL);
   processes = await Promise.all([connect(), connect()]);
 });
 afterAll(async () => {
   for (const counters of processes) counters.close();
+  redis.disconnect();
   await own.drop();
 });
 beforeEach(() => {
@@ -217,11 +224,18 @@ describe('a shared ceiling', () => {
 
   it('continues when Redis loses the scripts', async () => {
     const [one] = all((counters) => sharedCeilings(counters, now, ids));
-    const redis = new Redis(own.env.REDIS_URL);
     await (await one?.reserve(name, 2))?.end(true);
     await redis.script('FLUSH');
-    redis.disconnect();
     expect((await one?.reserve(name, 2))?.remaining).toBe(0);
+  });
+
+  it('is kept by Redis for an hour and a second after the last success', async () => {
+    const [one] = all((counters) => sharedCeilings(counters, now, ids));
+    const [seconds] = await redis.time();
+    await (await one?.reserve(name, 1))?.end(true);
+    expect(await redis.pexpiretime(`test:ceiling:${name}`)).toBeGreaterThanOrEqual(
+      Number(seconds) * 1000 + 3_601_000,
+    );
   });
 
   it('uses little memory for a high ceiling', async () => {
@@ -279,6 +293,20 @@ describe.each(['shared', 'local'])('failures of an address, %s', (kind) => {
   });
 });
 
+describe('a block of an address', () => {
+  it('is cached until it ends', async () => {
+    const lengths = [5000];
+    const blockedFor = async (): Promise<number> => lengths.shift() ?? 0;
+    const failures = cacheBlocks({ blockedFor, record: blockedFor }, now);
+    expect(await failures.blockedFor(name)).toBe(5000);
+    time += 4999;
+    expect([await failures.blockedFor(name), await failures.record(name)]).toEqual([1, 1]);
+    expect(await failures.blockedFor(`${name} too`)).toBe(0);
+    time += 1;
+    expect([await failures.blockedFor(name), await failures.record(name)]).toEqual([0, 0]);
+  });
+});
+
 describe.each(['shared', 'local'])('calls a minute, %s', (kind) => {
   let next: () => CallRates;
   beforeEach(() => {
@@ -327,6 +355,28 @@ describe.each(['shared', 'local'])('bytes in an hour, %s', (kind) => {
   });
 });
 
+describe('an hour of bytes', () => {
+  it('begins with the first of them, in Redis', async () => {
+    const [one] = all(sharedByteBudgets);
+    const key = `test:bytes:${name}`;
+    await one?.take(name, 1, 1000);
+    await redis.pexpire(key, 1_000_000);
+    const end = await redis.pexpiretime(key);
+    await one?.take(name, 1, 1000);
+    expect(await redis.pexpiretime(key)).toBe(end);
+  });
+
+  it('is followed by another one, in this process', async () => {
+    const budgets = localByteBudgets(now);
+    for (let hour = 0; hour < 2; hour += 1) {
+      expect(await budgets.take(name, 1000, 1000)).toBe(0);
+      time += 3_599_999;
+      expect(await budgets.take(name, 1, 1000)).toBe(1);
+      time += 1;
+    }
+  });
+});
+
 describe('log-ins', () => {
   let next: () => LoginAttempts;
   beforeEach(() => {
@@ -359,6 +409,14 @@ describe('log-ins', () => {
     expect(await fail([ip, `user:${name}-x`])).toContain('throttled');
     // A refused attempt counts for none of its names.
     for (let i = 0; i < 10; i += 1) expect(await fail([`ip:${name}-z`, `user:${name}-x`])).toBeNull();
+  });
+
+  it('are limited in each minute that begins with a failure', async () => {
+    for (let minute = 0; minute < 2; minute += 1) {
+      for (let i = 0; i < 10; i += 1) expect(await fail([`user:${name}`])).toBeNull();
+      expect(await fail([`user:${name}`])).toContain('available in 60 seconds');
+      time += 60_000;
+    }
   });
 
   it('that succeed are not counted, sequential or concurrent', async () => {
