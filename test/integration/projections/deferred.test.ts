@@ -232,6 +232,8 @@ test('blocks that a repair changed while a pass derives them stay due', async ()
     },
   };
   expect(await derivePass({ ...world, clickhouse }, target)).toMatchObject({ derived: 6 });
+  // Of two rows with the same version, a merge keeps the one that was inserted last: the one that clears the mark.
+  await world.clickhouse.command(`OPTIMIZE TABLE ${target.build.names['token_holders_due']} FINAL`);
   expect(await derivePass(world, target)).toMatchObject({ derived: 1, waiting: 0 });
   expect(await isDue(world, target)).toBe(false);
 });
