@@ -40,13 +40,13 @@ if (!roles.some(({ name }) => name === process.argv[2])) {
   for (const register of commands) register(program, log, say);
 }
 
-for (const stream of [process.stdout, process.stderr]) {
-  stream.on('error', (error: Error & { code?: string }) => {
-    if (error.code !== 'EPIPE') throw error;
-    // Its reader has closed it, as `head` does.
-    process.exit();
-  });
-}
+// The reader of stdout has closed it, as `head` does.
+process.stdout.on('error', (error: Error & { code?: string }) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit();
+});
+// A lost log line ends no command.
+process.stderr.on('error', () => {});
 try {
   await program.parseAsync();
 } catch (error) {

@@ -1,6 +1,8 @@
 import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -199,6 +201,34 @@ test('a command logs to stderr, before the error that it ends with', async () =>
   expect(err).toMatch(/^\{.*"msg":"could not record the verification"\}$/m);
   expect(err).toMatch(/\nPostgreSQL did not answer: .*\n$/);
   expect([code, out]).toEqual([2, '']);
+});
+
+test('a command goes on when nobody reads its stderr any more', async () => {
+  const third = Promise.withResolvers<string>();
+  let attempts = 0;
+  const postgres = createServer((socket) => {
+    socket.destroy();
+    if (++attempts === 3) third.resolve('asks PostgreSQL again');
+  }).listen(0, '127.0.0.1');
+  await once(postgres, 'listening');
+  const { port } = postgres.address() as AddressInfo;
+  const env = {
+    ...noStores,
+    DATABASE_URL: `postgres://postgres:x@127.0.0.1:${port}/tds`,
+    PATH: process.env['PATH'],
+    DATA_DIR: join(folder, 'data'),
+  };
+  const child = spawn(process.execPath, ['infra/bin/tds.ts', 'migrate'], {
+    env,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  child.stderr.destroy();
+  const ended = once(child, 'exit').then(() => 'ended');
+  const seen = await Promise.race([third.promise, ended]);
+  child.kill();
+  await ended;
+  postgres.close();
+  expect(seen).toBe('asks PostgreSQL again');
 });
 
 /** Runs a shell command on a terminal, types the line at the prompt, and returns the output. */
