@@ -31,11 +31,11 @@ export function whileInView(work: (signal: AbortSignal) => void): () => void {
 /** After this time, a live screen is loaded again: the messages since would be too many. */
 const LONG_MS = 300_000;
 
-/** How often the page came into view after a long time. */
+/** How often the page came into view after a long time, or for the first time after it was loaded in the background. */
 export function useReturns(): number {
   const [returns, setReturns] = useState(0);
   useEffect(() => {
-    let hiddenAt = Infinity;
+    let hiddenAt = document.visibilityState === 'hidden' ? -Infinity : Infinity;
     const update = (): void => {
       if (document.visibilityState === 'hidden') hiddenAt = Date.now();
       else if (Date.now() - hiddenAt > LONG_MS) setReturns((before) => before + 1);
