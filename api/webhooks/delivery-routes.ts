@@ -178,7 +178,7 @@ function retryRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
 
 /** Deliveries of one request: about a second of decisions. */
 const MAX_RETRIED = 100;
-/** Named by the command of a request that found none, whose outcome keeps the answer. */
+/** Delivery id in the command of a request that found no delivery; its outcome stores the answer. */
 const NO_DELIVERY = '00000000-0000-0000-0000-000000000000';
 
 function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
@@ -212,7 +212,8 @@ function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route 
       const found = { retried: [...ids], remaining };
       const type = 'delivery.retry';
       const ofWebhook = { user_id: user.id, webhook_id: webhook.id };
-      // For a retry of the request, the outcome of this command has the deliveries of the first one.
+      if (ids.length === 0 && request.header('Idempotency-Key') === '') return { status: 202, body: found };
+      // The outcome of this command stores the answer, which a repeat with the same Idempotency-Key gets.
       const first = { ...ofWebhook, delivery_id: ids[0] ?? NO_DELIVERY, answer: found };
       const result = await submit(user, { type, body: first }, { request, input });
       // A process of an earlier release decides without the answer.
