@@ -101,7 +101,7 @@ export function localTime(time: Date): string {
   ].join(' ');
 }
 
-/** ISO 8601 in UTC of the local time that a field has; null: it has none. */
+/** ISO 8601 in UTC of the local time in an input; null if it is not a time. */
 export function isoOfInput(text: string): string | null {
   const time = new Date(text);
   return Number.isNaN(time.getTime()) ? null : time.toISOString();

@@ -34,7 +34,7 @@ const isPublic = (path: string): boolean => /^\/verification\/?$/.test(path);
 /**
  * The screen of a path; null: there is none.
  *
- * @param round another one reads live screens anew
+ * @param round a new value reloads live screens
  */
 function screenOf(path: string, round: number): JSX.Element | null {
   const [, name = '', id] = path.split('/');

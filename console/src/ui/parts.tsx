@@ -4,7 +4,7 @@ import { ApiError } from 'token-data-service-client';
 
 import type { Action } from '../action.ts';
 
-/** What went wrong; where the service says it, with what helps to find it in its log. */
+/** An error; one of the service also with its status, code and request id. */
 export function ErrorNote({
   error,
   retry,

@@ -35,7 +35,7 @@ interface PlotProps {
   readonly span?: readonly [from: number, to: number];
   /** Text of a mark of the vertical axis. */
   readonly axisText?: (value: number) => string;
-  /** Of which each point has the begin; absent: points are instants. */
+  /** Each point is the start of such an interval; absent: points are instants. */
   readonly period?: Interval;
 }
 

@@ -771,7 +771,7 @@ describe('deliveries', () => {
     await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = ANY($1)', [[id, other]]);
   });
 
-  it.each([100, 99])('beyond an estimate end with a page of at most %i', async (limit) => {
+  it.each([100, 99])('above 10,000 end with the last page that has any, at %i per page', async (limit) => {
     const { id } = await make();
     await fill(id, 10_500);
     await world.pool.query('ANALYZE tds.webhook_deliveries');
@@ -896,7 +896,7 @@ describe('deliveries', () => {
     expect([backwards.status, Object.keys(backwards.json.errors)]).toEqual([400, ['start_time']]);
   });
 
-  it('are not retried with a key that found none before', async () => {
+  it('are not retried by a repeated request whose first answer was empty', async () => {
     const { id } = await make();
     const path = of(id, 'deliveries/retry/');
     const period = { start_time: '2026-03-01T10:00:00Z', end_time: '2026-03-01T11:00:00Z' };

@@ -115,7 +115,7 @@ test('a time is local, and UTC beside it', () => {
   expect(utcTime(new Date('2026-01-02T03:04:05.678Z'))).toBe('2026-01-02 03:04:05 UTC');
 });
 
-test('the time of a field is none without a local time of four digits of the year', () => {
+test('isoOfInput returns null for an empty text and a year of five digits', () => {
   expect(isoOfInput('2026-01-02T03:04')).toBe(new Date(2026, 0, 2, 3, 4).toISOString());
   expect(['', '20261-01-02T03:04'].map(isoOfInput)).toEqual([null, null]);
 });
