@@ -208,7 +208,7 @@ export async function withRebuildLock<T>(
   );
 }
 
-/** Serves shadow builds instead of the previous ones, in the transaction of `withSwapLock`. The previous ones are retired. */
+/** Serves shadow builds instead of the previous ones, in the transaction of `withWritersStopped`. The previous ones are retired. */
 export async function swapBuilds(
   tx: PoolClient,
   shadows: readonly {

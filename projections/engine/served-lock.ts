@@ -27,7 +27,7 @@ async function acquireServedLocks(
 /** A process that is frozen or cut off for this long loses its locks. */
 const IDLE_MS = 10_000;
 const PING_MS = 3000;
-/** A swap that waits for a batch blocks new batches, so it gives up after this long. */
+/** What waits for a batch to end blocks new batches, so it gives up after this long. */
 const LOCK_TIMEOUT_MS = 30_000;
 
 export interface ServedLock {
@@ -102,11 +102,13 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
 /**
  * Runs `work` while no writer of these projections writes a batch and no process creates or drops a build.
  *
+ * @param remedy what to do when a batch takes too long to end
  * @throws CONFLICT when a batch takes too long to end
  */
-export async function withSwapLock<T>(
+export async function withWritersStopped<T>(
   pool: Pool,
   projections: readonly string[],
+  remedy: string,
   work: (tx: PoolClient) => Promise<T>,
 ): Promise<T> {
   return await inTransaction(
@@ -120,7 +122,7 @@ export async function withSwapLock<T>(
         if (!isLockTimeout(error)) throw error;
         throw new AppError(
           'CONFLICT',
-          `A batch that is being written did not end within ${LOCK_TIMEOUT_MS / 1000} s: nothing was swapped; run the rebuild again to resume it`,
+          `A batch that is being written did not end within ${LOCK_TIMEOUT_MS / 1000} s: ${remedy}`,
           { cause: error },
         );
       }

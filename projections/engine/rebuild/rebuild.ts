@@ -9,7 +9,7 @@ import { isDeferred } from '../../define.ts';
 import type { ClickHouseProjection, Projection } from '../../define.ts';
 import { hasRecordedSources, recordSources } from '../deferred/derive.ts';
 import { deriveBuild } from '../deferred/derive-build.ts';
-import { withSwapLock } from '../served-lock.ts';
+import { withWritersStopped } from '../served-lock.ts';
 import { lostTable } from '../stored-tables.ts';
 import { restoreFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
 import { compareBuilds } from './compare-builds.ts';
@@ -229,7 +229,8 @@ async function swapShadows(
   enter('waiting for writers');
   const heldSince = performance.now();
   const names = rebuilding.map(({ projection }) => projection.name);
-  return await withSwapLock(deps.pool, names, async (tx) => {
+  const remedy = 'nothing was swapped; run the rebuild again to resume it';
+  return await withWritersStopped(deps.pool, names, remedy, async (tx) => {
     enter('swapping');
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(swapTimedOut()), LONGEST_HOLD_MS);

@@ -67,9 +67,10 @@ export async function repairTables(
       const heights = byTable.get(pair.name)?.heights;
       if (heights) await replace(pair, heights);
     }
-    for (const { projection, build } of scratch.served) {
+    for (const target of scratch.served) {
+      const { build } = target;
       if (!Object.keys(build.names).some((name) => byTable.has(name))) continue;
-      await deriveScratch(clickhouse, scratch, projection, build, range, versionOf(range));
+      await deriveScratch(clickhouse, scratch, target, range, versionOf(range));
       for (const pair of scratch.derived) if (pair.name in build.names) await replace(pair, heightsOf(range));
     }
     await endRepair({ pool, clickhouse, deferred }, range);

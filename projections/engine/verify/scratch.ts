@@ -27,7 +27,7 @@ export interface Scratch {
   drop(): Promise<void>;
 }
 
-interface BlockTarget {
+export interface BlockTarget {
   readonly projection: BlockProjection;
   readonly build: Build;
 }

@@ -1,14 +1,15 @@
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { HEIGHT_RANGE, rangeOf } from '../../../schemas/topics.ts';
+import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import { HEIGHT_RANGE, partitionOfHeight, rangeOf, topics } from '../../../schemas/topics.ts';
 import { unbalancedTokens } from '../../account-ledger/queries.ts';
 import { compareTables, differingRows } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
 import { withNames } from '../../define.ts';
-import type { BlockProjection } from '../../define.ts';
-import type { Build } from '../builds.ts';
+import { servedCheckpoint } from '../../progress.ts';
+import { checkServed, withWritersStopped } from '../served-lock.ts';
 import { NAMED } from './difference.ts';
 import type { Difference } from './difference.ts';
-import type { Scratch } from './scratch.ts';
+import type { BlockTarget, Scratch } from './scratch.ts';
 
 type Client = Pick<ClickHouse, 'rows' | 'command'>;
 
@@ -18,9 +19,9 @@ export async function tableDifferences(
   scratch: Scratch,
   heights: Heights,
 ): Promise<Difference[]> {
-  for (const { projection, build } of scratch.served) {
+  for (const target of scratch.served) {
     for (let range = rangeOf(heights.from); range <= rangeOf(heights.to); range += 1) {
-      await deriveScratch(clickhouse, scratch, projection, build, range);
+      await deriveScratch(clickhouse, scratch, target, range);
     }
   }
   const differences: Difference[] = [];
@@ -39,8 +40,7 @@ export async function tableDifferences(
 export async function deriveScratch(
   clickhouse: Pick<ClickHouse, 'command'>,
   scratch: Scratch,
-  projection: BlockProjection,
-  { names }: Build,
+  { projection, build: { names } }: BlockTarget,
   range: number,
   offset = 0,
 ): Promise<void> {
@@ -51,6 +51,52 @@ export async function deriveScratch(
   for (const { sql, params } of projection.derive?.(touched) ?? []) {
     await clickhouse.command(withNames(sql, own), { params });
   }
+}
+
+/**
+ * Recomputes one range of the scratch's derived tables under the version of the last message that the projection has read, and
+ * runs `work`, while no batch is written: the served base tables and derived tables are of the same messages then.
+ *
+ * @param work gets a connection that fails once writers may go on
+ */
+export async function withDerivedScratch(
+  pool: Pool,
+  clickhouse: Pick<ClickHouse, 'command'>,
+  scratch: Scratch,
+  target: BlockTarget,
+  range: number,
+  work: (tx: PoolClient) => Promise<void>,
+): Promise<void> {
+  const { projection, build } = target;
+  await withWritersStopped(pool, [projection.name], 'try again', async (tx) => {
+    await checkServed(tx, [build]);
+    const partition = partitionOfHeight(range * HEIGHT_RANGE);
+    const next = await servedCheckpoint(tx, projection.name, topics.chainBlocks, partition);
+    await deriveScratch(clickhouse, scratch, target, range, Math.max(0, (next ?? 0) - 1));
+    await work(tx);
+  });
+}
+
+/** Compares ranges of derived tables again that were written while they were compared. */
+export async function settledDerived(
+  pool: Pool,
+  clickhouse: Client,
+  scratch: Scratch,
+  differences: readonly Difference[],
+): Promise<Difference[]> {
+  const settled: Difference[] = [];
+  for (const target of scratch.served) {
+    const own = differences.filter(({ table = '' }) => table in target.build.names);
+    for (const [range, ofRange] of Map.groupBy(own, (one) => one.range ?? 0)) {
+      await withDerivedScratch(pool, clickhouse, scratch, target, range, async () => {
+        for (const pair of scratch.derived) {
+          const heights = ofRange.find(({ table }) => table === pair.name)?.heights;
+          if (heights) settled.push(...(await compare(clickhouse, pair, heights)));
+        }
+      });
+    }
+  }
+  return settled;
 }
 
 /** The legs of a token sum to zero, and every transfer has two. */

@@ -26,7 +26,7 @@ import type { LogRange } from './scan.ts';
 import { openScratch, sweepScratch } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
 import { chainProgress, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
-import { tableDifferences } from './tables.ts';
+import { settledDerived, tableDifferences } from './tables.ts';
 
 export interface VerifyDeps {
   readonly pool: Pool;
@@ -97,7 +97,8 @@ const REPAIRS = 3;
 /**
  * Compares header counts, the log, the tables, sums and checkpoints over a range of heights. Reads the log once, replays
  * it into scratch tables, and compares these with the served ones in ClickHouse; memory is bounded, the disk holds the
- * rows of the verified heights twice. May run beside everything but another verification.
+ * rows of the verified heights twice. May run beside everything but another verification. Writers wait while sums of a range that
+ * gets new blocks meanwhile are compared.
  *
  * @throws when it is inconclusive: a store is unavailable, a projection is behind, or the tables have another version
  */
@@ -163,9 +164,13 @@ async function settle(
     if (differences.length === previous.size && differences.every(({ what }) => previous.has(what))) break;
   }
   if (differences.length === 0 && unsettled.length > 0) {
+    const at = unsettled.map(({ height, heights }) =>
+      typeof height === 'number' ? { from: height, to: height } : heights,
+    );
+    const { from, to } = spanOf(at.map((heights) => ({ heights }))) ?? bounds;
     throw new AppError(
       'CONFLICT',
-      'Verification inconclusive: repairs in progress rewrite blocks while they are compared; try again',
+      `Verification inconclusive: blocks ${from} to ${to} were written again while they were compared, as by repairs in progress; try again`,
     );
   }
   const known = new Set(differences.map(({ what }) => what));
@@ -239,10 +244,16 @@ async function differencesOf(
     ...((await compareBlocks?.((onlyUncounted) => logBlocks(clickhouse, scratch, onlyUncounted))) ?? []),
   ];
   const rewritten = await heightsSince();
+  const unsettled = differences.filter((one) => isAtOneOf(one, rewritten));
+  // At the head, every block changes sums of its range.
+  const derived = unsettled.filter(({ kind }) => kind === 'derived');
   return {
     commitments: commitments ? await commitmentOutcomes(clickhouse, scratch) : null,
-    differences: differences.filter((one) => !isAtOneOf(one, rewritten)),
-    unsettled: differences.filter((one) => isAtOneOf(one, rewritten)),
+    differences: [
+      ...differences.filter((one) => !isAtOneOf(one, rewritten)),
+      ...(await settledDerived(pool, clickhouse, scratch, derived)),
+    ],
+    unsettled: unsettled.filter(({ kind }) => kind !== 'derived'),
   };
 }
 
@@ -338,7 +349,7 @@ function boundsOf(indexed: readonly Heights[], { from, to }: VerifyOptions): Hei
 }
 
 /** The heights that hold all these differences. */
-function spanOf(differences: readonly Difference[]): Heights | null {
+function spanOf(differences: readonly Pick<Difference, 'heights'>[]): Heights | null {
   const spans = differences.flatMap(({ heights }) => (heights === null ? [] : [heights]));
   if (spans.length === 0) return null;
   return {

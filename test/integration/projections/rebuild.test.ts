@@ -7,7 +7,7 @@ import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
-import { lockServed, withSwapLock } from '../../../projections/engine/served-lock.ts';
+import { lockServed, withWritersStopped } from '../../../projections/engine/served-lock.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { chainProjections, postgresProjections } from '../../../projections/index.ts';
@@ -309,7 +309,7 @@ test('an unfinished rebuild whose shadow build lacks a table begins anew', async
 
 test('a swap keeps only the writers of its own projections waiting', async () => {
   await world.catchUp();
-  await withSwapLock(world.pool, ['transfers'], async () => {
+  await withWritersStopped(world.pool, ['transfers'], 'try again', async () => {
     const [own, other] = [['transfers'], ['tokens']].map((names) =>
       lockServed(
         world.pool,

@@ -316,33 +316,23 @@ test('reports no differences for blocks that are rewritten while they are compar
   left = 100;
   await expect(again()).rejects.toMatchObject({
     code: 'CONFLICT',
-    message: expect.stringContaining('repairs in progress'),
+    message: expect.stringContaining('blocks 1044 to 1044 were written again while they were compared'),
   });
   await expect(look({ from: 1041, to: 1040 })).rejects.toMatchObject({ code: 'INVALID' });
 });
 
 test('reports no difference in totals that change while they are compared, also by blocks outside the verified heights', async () => {
   const block = busyBlock(1044, 4);
-  let seq = 300;
-  let reverts = 0;
   let isReverted = false;
-  const change = async (): Promise<void> => {
-    await world.publish([isReverted ? accepted(block, seq++) : reverted(block, seq++)]);
-    isReverted = !isReverted;
-    await world.catchUp();
-  };
-  // In each of the first two looks the block is in the computed totals, but no longer in the served ones: the same difference.
+  // The block is in the computed totals, but no longer in the served ones.
   const clickhouse: ProjectionWorld['clickhouse'] = {
     ...world.clickhouse,
-    async rows(query, params, options) {
-      if (query.name === 'verify.hint' && isReverted) await change();
-      return await world.clickhouse.rows(query, params, options);
-    },
     async command(sql, options) {
       await world.clickhouse.command(sql, options);
-      if (!/INSERT INTO verify_\w+_indexed_block_ranges/.test(sql) || isReverted || reverts === 2) return;
-      reverts += 1;
-      await change();
+      if (isReverted || !/INSERT INTO verify_\w+_indexed_block_ranges/.test(sql)) return;
+      isReverted = true;
+      await world.publish([reverted(block, 300)]);
+      await world.catchUp();
     },
   };
   const report = await verify(
@@ -350,7 +340,9 @@ test('reports no difference in totals that change while they are compared, also 
     { from: 1046, to: 1048, repair: false, waitMs: 5000, betweenComparisonsMs: 50 },
   );
   expect(report.differences).toEqual([]);
-  expect([reverts, isReverted]).toEqual([2, false]);
+  expect(isReverted).toBe(true);
+  await world.publish([accepted(block, 301)]);
+  await world.catchUp();
   expect((await look()).differences).toEqual([]);
 });
 
