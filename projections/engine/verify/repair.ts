@@ -12,8 +12,8 @@ import { ascendingSql } from '../../descending.ts';
 import { commonShape, prewhere, within } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
 import type { Difference } from './difference.ts';
-import type { Scratch } from './scratch.ts';
-import { deriveScratch } from './tables.ts';
+import type { BlockTarget, Scratch } from './scratch.ts';
+import { deriveScratch, withDerivedScratch } from './tables.ts';
 
 /** Rows of one table that a repair deleted and inserted. */
 export interface RepairedRows {
@@ -44,8 +44,8 @@ const rangeRow = z.object({ range: z.int() });
 /**
  * Repairs the differing rows of served tables: deletes exactly the row versions that the log does not produce, and inserts
  * the missing rows with their original version. Skips heights that received messages after the scan, so a row that is
- * written meanwhile wins, and the result equals a rebuild. Derived tables are recomputed in the scratch tables first, and the
- * blocks of the range are due again for deferred ones.
+ * written meanwhile wins, and the result equals a rebuild. Derived tables are recomputed in the scratch tables first; writers
+ * wait for this where the range received messages. The blocks of the range are due again for deferred tables.
  *
  * @param versionOf version of a range's recomputed rows: the highest offset that all projections have read
  */
@@ -57,23 +57,35 @@ export async function repairTables(
   const { clickhouse, scratch } = repair;
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
   const repaired: Record<string, RepairedRows> = {};
-  const repairRange = async (range: number, byTable: ReadonlyMap<string, Difference>): Promise<void> => {
+  const replace = async (how: Repair, pair: TablePair, range: number, heights: Heights): Promise<boolean> => {
+    const rows = await replaceRows(how, pair, range, heights);
+    if (rows !== null && rows.deleted + rows.inserted > 0) addRepairedRows(repaired, { [pair.name]: rows });
+    return rows !== null;
+  };
+  /** False: one of the derived tables is not repaired, because blocks of the range were written since the scan. */
+  const replaceDerived = async (how: Repair, { build }: BlockTarget, range: number): Promise<boolean> => {
+    const pairs = scratch.derived.filter(({ name }) => name in build.names);
+    const done = [];
+    for (const pair of pairs) done.push(await replace(how, pair, range, heightsOf(range)));
+    return !done.includes(false);
+  };
+  /** Returns what is left to repair without other writers. */
+  const repairRange = async (
+    range: number,
+    byTable: ReadonlyMap<string, Difference>,
+  ): Promise<BlockTarget[]> => {
     await pool.query('INSERT INTO tds.repairing_ranges (range) VALUES ($1) ON CONFLICT DO NOTHING', [range]);
-    const replace = async (pair: TablePair, heights: Heights): Promise<void> => {
-      const rows = await replaceRows(repair, pair, range, heights);
-      if (rows.deleted + rows.inserted > 0) addRepairedRows(repaired, { [pair.name]: rows });
-    };
     for (const pair of scratch.tables) {
       const heights = byTable.get(pair.name)?.heights;
-      if (heights) await replace(pair, heights);
+      if (heights) await replace(repair, pair, range, heights);
     }
+    const left: BlockTarget[] = [];
     for (const target of scratch.served) {
-      const { build } = target;
-      if (!Object.keys(build.names).some((name) => byTable.has(name))) continue;
+      if (!Object.keys(target.build.names).some((name) => byTable.has(name))) continue;
       await deriveScratch(clickhouse, scratch, target, range, versionOf(range));
-      for (const pair of scratch.derived) if (pair.name in build.names) await replace(pair, heightsOf(range));
+      if (!(await replaceDerived(repair, target, range))) left.push(target);
     }
-    await endRepair({ pool, clickhouse, deferred }, range);
+    return left;
   };
 
   const builds = scratch.served.map(({ build }) => build);
@@ -81,11 +93,23 @@ export async function repairTables(
     for (const [range, own] of Map.groupBy(named, (one) => one.range ?? 0)) {
       // Released after each range, because writers queue behind a swap that waits for this lock.
       const lock = await lockServed(pool, builds);
+      let left: BlockTarget[];
       try {
-        await repairRange(range, new Map(own.map((one) => [one.table ?? '', one])));
+        left = await repairRange(range, new Map(own.map((one) => [one.table ?? '', one])));
       } finally {
         await lock.release();
       }
+      for (const target of left)
+        await withDerivedScratch(pool, clickhouse, scratch, target, range, async (tx) => {
+          const assertLockHeld = async (): Promise<void> => {
+            await repair.assertLockHeld();
+            await tx.query('SELECT 1');
+          };
+          // The checkpoints, not the end of the log, say what is written: nothing after them is.
+          const heightsSince = async (): Promise<ReadonlySet<number>> => new Set();
+          await replaceDerived({ ...repair, heightsSince, assertLockHeld }, target, range);
+        });
+      await endRepair({ pool, clickhouse, deferred }, range);
     }
   } finally {
     // On failure too: invalidates cached pages, which may show deleted rows.
@@ -150,12 +174,19 @@ export function addRepairedRows(
   }
 }
 
+export function repairedLines(tables: Readonly<Record<string, RepairedRows>>): string[] {
+  return Object.entries(tables).map(
+    ([table, { deleted, inserted }]) => `${table}: ${deleted} wrong rows deleted, ${inserted} inserted`,
+  );
+}
+
+/** Null: rows of later messages cannot be told from wrong ones. */
 async function replaceRows(
   { clickhouse, scratch, heightsSince, assertLockHeld }: Repair,
   pair: TablePair,
   range: number,
   heights: Heights,
-): Promise<RepairedRows> {
+): Promise<RepairedRows | null> {
   const { wrong, facts } = scratch;
   const count = async (from: string, params: Params): Promise<number> => {
     const sql = `SELECT count() AS rows FROM ${from}`;
@@ -179,8 +210,7 @@ async function replaceRows(
   );
   // Must follow the SELECT above: then every row that is newer than the scan is at one of these heights.
   const newer = [...(await heightsSince())].filter((one) => rangeOf(one) === range);
-  // Without a height column the rows of newer messages cannot be excluded.
-  if (newer.length > 0 && shape.height === null) return NOTHING;
+  if (newer.length > 0 && shape.height === null) return null;
   const height = shape.height === 'block' ? 'block' : ascendingSql('block_desc');
   const excludeNewer = newer.length === 0 ? '' : ` AND ${height} NOT IN {newer:Array(UInt32)}`;
   const all = { ...params, newer };

@@ -1,3 +1,4 @@
+import { repairedLines } from './repair.ts';
 import type { VerifyReport } from './verify.ts';
 
 /** Formats the report: repaired differences, remaining ones, repaired rows by table, and a summary. */
@@ -12,9 +13,7 @@ export function reportLines(report: VerifyReport): string[] {
   return [
     ...repaired.map(({ kind, what }) => `repaired: ${kind}: ${what}`),
     ...differences.map(({ kind, what }) => `${kind}: ${what}`),
-    ...Object.entries(repairedTables).map(
-      ([table, { deleted, inserted }]) => `${table}: ${deleted} wrong rows deleted, ${inserted} inserted`,
-    ),
+    ...repairedLines(repairedTables),
     ...(commitments === null ? [] : [commitmentLine(commitments)]),
     differences.length === 0
       ? `${where}: no difference.`

@@ -19,7 +19,7 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import type { Difference } from './difference.ts';
 import { commitmentOutcomes, logBlocks, logDifferences } from './log.ts';
 import type { LogBlock } from './log.ts';
-import { addRepairedRows, endInterruptedRepairs, repairTables } from './repair.ts';
+import { addRepairedRows, endInterruptedRepairs, repairTables, repairedLines } from './repair.ts';
 import type { RepairedRows } from './repair.ts';
 import { scanLog } from './scan.ts';
 import type { LogRange } from './scan.ts';
@@ -128,16 +128,32 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
     const pauseMs = options.betweenComparisonsMs ?? BETWEEN_COMPARISONS_MS;
     let differences = await settle(bounds, compare, pauseMs);
     const found = differences;
-    for (let round = 0; options.repair && round < REPAIRS && differences.some(isInTable); round += 1) {
-      const heights = spanOf(differences) ?? bounds;
-      await withScan(deps, options, { heights, hinted: false }, async (scan) => {
-        messages += scan.messages;
-        addRepairedRows(repairedTables, await repairFrom(deps, options, scan, differences, assertLockHeld));
-      });
-      differences = await settle(heights, compare, pauseMs);
+    try {
+      for (let round = 0; options.repair && round < REPAIRS && differences.some(isInTable); round += 1) {
+        const heights = spanOf(differences) ?? bounds;
+        await withScan(deps, options, { heights, hinted: false }, async (scan) => {
+          messages += scan.messages;
+          addRepairedRows(repairedTables, await repairFrom(deps, options, scan, differences, assertLockHeld));
+        });
+        differences = await settle(heights, compare, pauseMs);
+      }
+    } catch (error) {
+      throw withRepairedRows(error, repairedTables);
     }
     const repairedRows = Object.values(repairedTables).reduce((sum, { deleted }) => sum + deleted, 0);
     return { heights: bounds, messages, commitments, differences, found, repairedRows, repairedTables };
+  });
+}
+
+/** Adds what was repaired to the error of a verification that cannot tell whether it was enough. */
+function withRepairedRows(error: unknown, tables: VerifyReport['repairedTables']): unknown {
+  const repaired = repairedLines(tables);
+  if (!(error instanceof AppError) || repaired.length === 0) return error;
+  const { code, message, retryable, details } = error;
+  return new AppError(code, `${message}. Repaired: ${repaired.join('; ')}`, {
+    retryable,
+    details,
+    cause: error,
   });
 }
 

@@ -3,8 +3,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { chainProjections } from '../../../projections/index.ts';
 import { verify } from '../../../projections/engine/verify/verify.ts';
 import type { VerifyReport } from '../../../projections/engine/verify/verify.ts';
-import { accepted, busyBlock } from '../../support/chain-messages.ts';
-import { projectionWorld } from '../../support/projection-world.ts';
+import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
+import { firstTable, projectionWorld } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
 /** Verifications and repairs of a range that gets a block whenever they look at it. */
@@ -40,24 +40,48 @@ const start = async (): Promise<void> => {
   );
 };
 
-const look = async (afterDerive: () => Promise<void>): Promise<VerifyReport> => {
+/** The blocks of an account that the log does not have. */
+const nobodys = async (): Promise<unknown[]> =>
+  await world.select(
+    `SELECT range FROM {{account_ledger_by_block}} FINAL WHERE account = toFixedString('nobody', 32)
+     UNION ALL SELECT range FROM {{account_ledger_ranges}} FINAL WHERE account = toFixedString('nobody', 32)`,
+  );
+const giveToNobody = async (): Promise<void> => {
+  const [byBlock, ranges] = [firstTable('account_ledger_by_block'), firstTable('account_ledger_ranges')];
+  const of = (from: string): string =>
+    `FROM ${from} FINAL WHERE range = 0 AND delta > 0 ORDER BY token LIMIT 1`;
+  await world.clickhouse.command(
+    `INSERT INTO ${byBlock} SELECT range, toFixedString('nobody', 32), token, block, 5, 1, seq, 0 ${of(byBlock)}`,
+  );
+  await world.clickhouse.command(
+    `INSERT INTO ${ranges} SELECT toFixedString('nobody', 32), token, range, 5, 1, seq, 0 ${of(ranges)}`,
+  );
+};
+
+interface Events {
+  /** After the first sums were recomputed from the served tables, once for each reading of the log. */
+  readonly afterDerive?: () => Promise<void>;
+  readonly beforeLogCheck?: () => Promise<void>;
+}
+const look = async (repair: boolean, events: Events): Promise<VerifyReport> => {
   let isDerived = false;
   const clickhouse: ProjectionWorld['clickhouse'] = {
     ...world.clickhouse,
     async rows(query, params, options) {
       if (query.name === 'verify.hint') isDerived = false;
+      if (query.name === 'log.links') await events.beforeLogCheck?.();
       return await world.clickhouse.rows(query, params, options);
     },
     async command(sql, options) {
       await world.clickhouse.command(sql, options);
       if (isDerived || !/INSERT INTO verify_\w+_account_ledger_ranges /.test(sql)) return;
       isDerived = true;
-      await afterDerive();
+      await events.afterDerive?.();
     },
   };
   return await verify(
     { ...world, clickhouse, projections, deferred: [], signal: new AbortController().signal },
-    { from: null, to: null, repair: false, waitMs: 5000, betweenComparisonsMs: 10 },
+    { from: null, to: null, repair, waitMs: 5000, betweenComparisonsMs: 10 },
   );
 };
 /** A block that is indexed between the calculation of sums and their comparison. */
@@ -68,5 +92,43 @@ const moveHead = async (): Promise<void> => {
 
 test('finds no difference in correct sums that new blocks change whenever they are compared', async () => {
   await start();
-  expect((await look(moveHead)).differences).toEqual([]);
+  expect((await look(false, { afterDerive: moveHead })).differences).toEqual([]);
+});
+
+test('repairs rows and sums of a range that gets new blocks whenever they are compared', async () => {
+  await start();
+  await giveToNobody();
+  const before = height;
+  const report = await look(true, { afterDerive: moveHead });
+  expect(height).toBeGreaterThan(before + 2);
+  expect(report.differences).toEqual([]);
+  expect(report.repairedTables).toEqual({
+    account_ledger_by_block: { deleted: 1, inserted: 0 },
+    account_ledger_ranges: { deleted: 1, inserted: 0 },
+  });
+  expect(await nobodys()).toEqual([]);
+  expect((await look(false, {})).differences).toEqual([]);
+});
+
+test('names the repaired rows when blocks are written again whenever they are compared with them', async () => {
+  await start();
+  await giveToNobody();
+  const block = busyBlock(height - 1, 4);
+  const isRepaired = async (): Promise<boolean> => (await nobodys()).length === 0;
+  const failing = look(true, {
+    async beforeLogCheck() {
+      if (!(await isRepaired())) return;
+      await world.publish([reverted(block, (seq += 1)), accepted(block, (seq += 1))]);
+      await world.settled(names);
+    },
+  });
+  await expect(failing).rejects.toMatchObject({
+    code: 'CONFLICT',
+    message: expect.stringMatching(
+      new RegExp(
+        `blocks ${block.height} to ${block.height} were written again .*account_ledger_by_block: 1 wrong rows deleted, 0 inserted`,
+      ),
+    ),
+  });
+  expect((await look(false, {})).differences).toEqual([]);
 });
