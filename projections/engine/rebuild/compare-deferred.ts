@@ -1,6 +1,10 @@
 import { z } from 'zod';
 
+import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
+import type { StoredCheckpoint } from '../../../infra/kafka/checkpoints.ts';
+import { topics } from '../../../schemas/topics.ts';
 import { withNames } from '../../define.ts';
+import { ownerOf } from '../checkpoints.ts';
 import { derivePass, isDue, namesOf } from '../deferred/derive.ts';
 import type { DeriveTarget } from '../deferred/derive.ts';
 import type { ReplayDeps } from './replay.ts';
@@ -10,7 +14,7 @@ export interface DeferredComparison {
   readonly table: string;
   readonly ours: Sum;
   readonly theirs: Sum;
-  /** Blocks were due in the served build whenever it was compared. */
+  /** Blocks were due in the served build, or not read by the shadow build, whenever they were compared. */
   readonly isUnsettled: boolean;
 }
 
@@ -33,22 +37,35 @@ export async function compareDeferred(
   shadow: DeriveTarget,
   catchUp: () => Promise<void>,
 ): Promise<DeferredComparison[]> {
+  // The passes beside it may be seconds behind, in which other blocks come.
+  const deriveServed = async (): Promise<void> => {
+    if (served.build.version === served.projection.version) await derivePass(deps, served);
+  };
+  await deriveServed();
   for (let comparisons = 1; ; comparisons += 1) {
     deps.signal.throwIfAborted();
-    // The passes beside it may be seconds behind, in which other blocks come.
-    if (served.build.version === served.projection.version) await derivePass(deps, served);
+    const read = await storedCheckpoints(deps.pool, ownerOf(shadow.build), topics.chainBlocks);
     const wasDue = await isDue(deps, served);
     const compared = await compareOnce(deps, served, shadow);
     const areEqual = compared.every(
       ({ ours, theirs }) => ours.rows === theirs.rows && ours.checksum === theirs.checksum,
     );
     if (areEqual || comparisons === MAX_COMPARISONS) {
-      const isUnsettled = !areEqual && (wasDue || (await isDue(deps, served)));
+      const isUnsettled = !areEqual && (wasDue || (await isDue(deps, served)) || (await isPast(deps, read)));
       return compared.map((one) => ({ ...one, isUnsettled }));
     }
     await deps.clock.sleep(BETWEEN_COMPARISONS_MS, deps.signal);
+    await deriveServed();
     await catchUp();
   }
+}
+
+/** Whether the log has messages after these checkpoints: the tables that are derived from may have their rows. */
+async function isPast({ kafka }: ReplayDeps, read: readonly StoredCheckpoint[]): Promise<boolean> {
+  const next = new Map(read.map(({ partition, nextOffset }) => [partition, nextOffset]));
+  return (await kafka.offsets(topics.chainBlocks)).some(
+    ({ partition, high }) => high > (next.get(partition) ?? 0),
+  );
 }
 
 async function compareOnce(
