@@ -76,8 +76,8 @@ export async function planPass({ deferred }: DeferredProjection, ports: PassPort
 /**
  * Derives some of the due blocks, the newest first, then clears their marks. A pass that was interrupted, or runs beside another,
  * leaves nothing wrong: what it has not finished is still due, and is derived anew under a higher number; and one that a later
- * pass has overtaken clears no marks, because sums of the later one may lack its rows. So no statement is tried again within a
- * pass.
+ * pass has overtaken ends with the statement that runs, because the later one has read the rows before it, and clears no marks,
+ * because sums of the later one may lack its rows. So no statement is tried again within a pass.
  */
 export async function runPass(projection: DeferredProjection, ports: PassPorts): Promise<PassResult> {
   const { clickhouse, log, names } = ports;
@@ -87,8 +87,7 @@ export async function runPass(projection: DeferredProjection, ports: PassPorts):
   if (plan === null) return { derived: 0, ...planned };
   for (const { sql, params } of plan.statements(pass)) {
     await clickhouse.command(withNames(sql, names), { params, settings });
-  }
-  if (!(await ports.isNewest(pass))) {
+    if (await ports.isNewest(pass)) continue;
     log.info({ projection: name, pass }, 'overtaken by a later pass; blocks stay due');
     return { derived: 0, ...planned };
   }

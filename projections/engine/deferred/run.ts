@@ -9,7 +9,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import type { DeferredProjection } from '../../define.ts';
 import { servedBuild } from '../builds.ts';
 import { derivePass } from './derive.ts';
-import type { DeriveDeps } from './derive.ts';
+import type { DeriveDeps, DeriveTarget } from './derive.ts';
 import type { PassResult } from './pass.ts';
 
 /** Between passes that leave nothing to derive. A pass costs some ten inserts, however few blocks it derives. */
@@ -23,6 +23,26 @@ const REST_FACTOR = 1;
 const MAX_REST_MS = 30_000;
 /** Interval of trying to become the process that derives. */
 const LOCK_MS = 5000;
+
+const lockOf = ({ name }: DeferredProjection): string => `tds.derive ${name}`;
+
+/** Runs a pass of the served build, unless another process derives it. */
+export async function derivePassAlone(
+  deps: DeriveDeps & { readonly pool: Pool },
+  target: DeriveTarget,
+): Promise<void> {
+  const { pool } = deps;
+  try {
+    await withAdvisoryLocks(
+      pool,
+      [lockOf(target.projection)],
+      () => 'taken',
+      () => derivePass(deps, target),
+    );
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== 'CONFLICT') throw error;
+  }
+}
 
 /** How long after a pass the next one begins. */
 export const restMs = (tookMs: number, { left, isBusy }: PassResult): number =>
@@ -56,7 +76,7 @@ export function runDeferred(
       try {
         await withAdvisoryLocks(
           pool,
-          [`tds.derive ${name}`],
+          [lockOf(projection)],
           () => 'taken',
           (assertHeld) => turns(signal, assertHeld),
         );

@@ -5,8 +5,9 @@ import type { StoredCheckpoint } from '../../../infra/kafka/checkpoints.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { withNames } from '../../define.ts';
 import { ownerOf } from '../checkpoints.ts';
-import { derivePass, isDue, namesOf } from '../deferred/derive.ts';
+import { isDue, namesOf } from '../deferred/derive.ts';
 import type { DeriveTarget } from '../deferred/derive.ts';
+import { derivePassAlone } from '../deferred/run.ts';
 import type { ReplayDeps } from './replay.ts';
 
 /** What one `SELECT` of `Deferred.compared` returns from two builds. */
@@ -39,7 +40,7 @@ export async function compareDeferred(
 ): Promise<DeferredComparison[]> {
   // The passes beside it may be seconds behind, in which other blocks come.
   const deriveServed = async (): Promise<void> => {
-    if (served.build.version === served.projection.version) await derivePass(deps, served);
+    if (served.build.version === served.projection.version) await derivePassAlone(deps, served);
   };
   await deriveServed();
   for (let comparisons = 1; ; comparisons += 1) {

@@ -2,6 +2,7 @@ import { Registry } from 'prom-client';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 
 import { systemClock } from '../../../infra/clock.ts';
+import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import { listBuilds, openBuild } from '../../../projections/engine/builds.ts';
 import { deriveBuild } from '../../../projections/engine/deferred/derive-build.ts';
 import { markAgain } from '../../../projections/engine/deferred/mark-again.ts';
@@ -64,6 +65,18 @@ const summed = async (): Promise<unknown[]> =>
       GROUP BY token, account HAVING sum(delta) > 0 ORDER BY t, a`,
     row: { parse: (row) => row },
   });
+
+/** Balances by pair, as the ranks and the holders have them. */
+const ranksAndHolders = async (): Promise<unknown[][]> => {
+  const served = await servedBuilds(world.pool);
+  const lines = async (table: string, balance: string): Promise<unknown[]> =>
+    await world.clickhouse.rows({
+      name: 'test.lines',
+      sql: `SELECT hex(token) AS t, hex(account) AS a, toString(${balance}) AS b FROM ${served.table(table)} FINAL ORDER BY t, a, b`,
+      row: { parse: (row) => row },
+    });
+  return [await lines('token_holder_ranks', 'bitNot(balance_desc)'), await lines('token_holders', 'balance')];
+};
 
 /** Transfers of the chain by hour, as served, and as their rows are counted: without the newest hour, which is not over. */
 const hoursOf = async (select: (served: ServedBuilds) => string): Promise<unknown[]> => {
@@ -163,12 +176,6 @@ test('blocks wait for a source that has not read them', async () => {
 
 test('each holder has one rank, of its balance, after two passes in succession were interrupted anywhere', async () => {
   const target = await targetOf();
-  const lines = async (table: string, balance: string): Promise<unknown[]> =>
-    await world.clickhouse.rows({
-      name: 'test.lines',
-      sql: `SELECT hex(token) AS t, hex(account) AS a, toString(${balance}) AS b FROM ${target.build.names[table]} FINAL ORDER BY t, a, b`,
-      row: { parse: (row) => row },
-    });
   /** A pass that ends before one of its statements. */
   const interrupted = async (before: number): Promise<void> => {
     let statements = 0;
@@ -203,12 +210,49 @@ test('each holder has one rank, of its balance, after two passes in succession w
     await interrupted(second);
     await more();
     await deriveBuild(deps(), target);
-    expect(await lines('token_holder_ranks', 'bitNot(balance_desc)'), `${first} ${second}`).toEqual(
-      await lines('token_holders', 'balance'),
-    );
+    const [ranks, holders] = await ranksAndHolders();
+    expect(ranks, `${first} ${second}`).toEqual(holders);
   }
   expect(await held()).toEqual(await summed());
 }, 120_000);
+
+test('each holder has one rank after two passes side by side, with a merge between two statements of the later one', async () => {
+  const target = await targetOf();
+  await world.run({ projections: all });
+  const [earlierComputed, laterComputed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const pass = async (before: (statement: number) => Promise<void>): Promise<PassResult> => {
+    let statements = 0;
+    const command: typeof world.clickhouse.command = async (...args) => {
+      await before((statements += 1));
+      await world.clickhouse.command(...args);
+    };
+    return await derivePass({ ...world, clickhouse: { ...world.clickhouse, command } }, target);
+  };
+  await world.publish(blocks(60, 3));
+  await world.settled(names);
+  const earlier = pass(async (statement) => {
+    if (statement !== 2) return;
+    earlierComputed.resolve();
+    await laterComputed.promise;
+  });
+  await earlierComputed.promise;
+  await world.publish(blocks(63, 3));
+  await world.settled(names);
+  const later = pass(async (statement) => {
+    if (statement === 2) {
+      laterComputed.resolve();
+      await earlier;
+    }
+    if (statement === 4)
+      await world.clickhouse.command(`OPTIMIZE TABLE ${target.build.names['token_holders']} FINAL`);
+  });
+  expect(await earlier).toMatchObject({ derived: 0 });
+  expect(await later).toMatchObject({ derived: 6 });
+  await deriveBuild(deps(), target);
+  const [ranks, holders] = await ranksAndHolders();
+  expect(ranks).toEqual(holders);
+  expect(await held()).toEqual(await summed());
+}, 60_000);
 
 test('blocks that a repair changed are due again, and no others', async () => {
   const before = await held();
@@ -340,6 +384,14 @@ test('a rebuild reports no difference of builds that new blocks keep apart', asy
   await world.publish(blocks(400, 1));
   await world.settled(names);
   const clock = { ...systemClock, sleep: async () => {} };
+  const derivesElsewhere = ['tds.derive token-holders'];
+  await withAdvisoryLocks(
+    world.pool,
+    derivesElsewhere,
+    () => '',
+    () => compareDeferred({ ...deps(), clock }, served, target, async () => {}),
+  );
+  expect(await isDue(world, served)).toBe(true);
   // Whenever it has caught up, there are new blocks again.
   const compared = await compareDeferred({ ...deps(), clock }, served, target, async () => {});
   expect(compared.map(({ isUnsettled }) => isUnsettled)).toEqual(compared.map(() => true));
