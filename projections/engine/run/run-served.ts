@@ -5,7 +5,7 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import { createRetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { isDeferred, isInsertedLast } from '../../define.ts';
+import { isInsertedLast } from '../../define.ts';
 import type { Projection } from '../../define.ts';
 import { needsRebuild, servedBuild } from '../builds.ts';
 import type { ProjectionRun } from './lifetime.ts';
@@ -112,7 +112,7 @@ async function splitByVersion<P extends Projection>(
     outdated.push(projection);
     const { name, version } = projection;
     const served = await servedBuild(pool, projection);
-    isHeld ||= served !== null && !isDeferred(projection);
+    isHeld ||= served !== null;
     if (served !== null && served.version > version) {
       // In a rolling upgrade another process runs it.
       log.warn(

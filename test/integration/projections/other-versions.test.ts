@@ -6,6 +6,7 @@ import { systemClock } from '../../../infra/clock.ts';
 import { Releasers } from '../../../infra/lifecycle.ts';
 import { raisedAlarms } from '../../../infra/health/service-health.ts';
 import { createAlarms } from '../../../infra/health/alarms.ts';
+import { accountLedger } from '../../../projections/account-ledger/projector.ts';
 import { accountFeed } from '../../../projections/account-feed/projector.ts';
 import type { BlockProjection } from '../../../projections/define.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
@@ -13,6 +14,7 @@ import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
+import { tokenHolders } from '../../../projections/token-holders/projector.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';
 import { accepted, busyBlock } from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
@@ -128,5 +130,19 @@ test('nothing says that a block is indexed while a projection of another version
   await until(async () => (await rowsOf('indexed_blocks')) === 15);
   expect(await rowsOf('transfers')).toBe(15 * 8);
   await running.stop();
+  expect(running.failures).toEqual([]);
+});
+
+test('nothing says that a block is indexed that is not marked for a deferred read model of another version', async () => {
+  await rebuildAndSwap(accountLedger);
+  await rebuildAndSwap(tokenHolders);
+  const older = { ...tokenHolders, version: tokenHolders.version - 1 };
+  const running = await program('unmarking', [older, accountFeed, indexedBlocks]);
+  const [feed, indexed] = [await rowsOf('account_feed'), await rowsOf('indexed_blocks')];
+  await own.publish(blocks(15, 2));
+  await until(async () => (await rowsOf('account_feed')) > feed);
+  // Waits for what it writes.
+  await running.stop();
+  expect(await rowsOf('indexed_blocks')).toBe(indexed);
   expect(running.failures).toEqual([]);
 });
