@@ -204,6 +204,11 @@ export interface PostgresProjection<M> {
   /** By earlier version: how a build is filled from a snapshot of it. A snapshot of any other version is refused. */
   readonly fromSnapshot?: Readonly<Record<number, SnapshotConversion>>;
   /**
+   * Its rows expire as soon as their messages: a run goes on after messages that retention has deleted before it read them. Any
+   * other one ends with CHECKPOINT_OUTSIDE_LOG, and must be rebuilt.
+   */
+  readonly isExpiring?: true;
+  /**
    * Channel notified after commit. Equal payloads of one batch are sent once, null ones are not sent.
    */
   readonly notify?: { readonly channel: string; payload(message: M): string | null };

@@ -5,6 +5,7 @@ import {
 } from '../../infra/kafka/checkpoints.ts';
 import type { CheckpointOwner, LogIdentity } from '../../infra/kafka/checkpoints.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
+import type { Logger } from '../../infra/log.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { INDEXED_CHANNEL } from '../../schemas/messages/chain-status.ts';
@@ -60,6 +61,31 @@ export async function loadCheckpoints(
     }
   }
   return new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset]));
+}
+
+/** Moves the checkpoints of a build that lie before the log to its first messages. */
+export async function passDeletedMessages(
+  { pool, kafka, log }: { readonly pool: Sql; readonly kafka: Pick<Kafka, 'offsets'>; readonly log: Logger },
+  identity: LogIdentity,
+  build: Build,
+): Promise<void> {
+  const { topic, topicId } = identity;
+  const stored = await storedCheckpoints(pool, ownerOf(build), topic);
+  const lows = new Map((await kafka.offsets(topic)).map(({ partition, low }) => [partition, low]));
+  const moves = stored
+    .filter((one) => one.topicId === topicId)
+    .map(({ partition, nextOffset: expected }) => ({
+      build,
+      partition,
+      expected,
+      next: lows.get(partition) ?? 0,
+    }))
+    .filter(({ expected, next }) => expected < next);
+  for (const { partition, expected, next } of moves) {
+    const detail = { projection: build.projection, topic: topic.name, partition, stored: expected, next };
+    log.warn(detail, 'checkpoint before the log, expired messages skipped');
+  }
+  await moveCheckpoints(pool, identity, moves);
 }
 
 /**

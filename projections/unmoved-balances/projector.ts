@@ -18,6 +18,7 @@ export const unmovedBalances: PostgresProjection<BalancesMessage> = {
   version: 2,
   topic: topics.unmovedBalances,
   ddl: tableSql(import.meta.url),
+  isExpiring: true,
   notify: { channel: OBSERVED_CHANNEL, payload: ({ account, token }) => `${account}:${token}` },
   // From version 1 too, which lacks the last column.
   carryOver: `INSERT INTO {{schema}}.answers SELECT * FROM {{previous_schema}}.answers ON CONFLICT DO NOTHING`,

@@ -3,6 +3,7 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { openBuild } from '../builds.ts';
+import { passDeletedMessages } from '../checkpoints.ts';
 import type { Build } from '../builds.ts';
 import { restoreFromSnapshot } from '../snapshot/restore.ts';
 import { projectionState } from '../state.ts';
@@ -33,7 +34,10 @@ export async function runPostgresProjection<M>(
     const build = await openBuild(pool, null, projection);
     const source = { groupId, signal, topic: projection.topic, builds: [build] };
     return await runSink(ports, source, async (context) => {
-      await context.retryWhileUnavailable(() => restoreFromSnapshot({ kafka, pool }, projection, build));
+      const { identity, retryWhileUnavailable } = context;
+      await retryWhileUnavailable(() => restoreFromSnapshot({ kafka, pool }, projection, build));
+      if (projection.isExpiring === true)
+        await retryWhileUnavailable(() => passDeletedMessages(options, identity, build));
       return createPostgresSink({ ...ports, build }, context);
     });
   };

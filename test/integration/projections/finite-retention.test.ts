@@ -12,6 +12,8 @@ import { servedBuilds } from '../../../projections/served.ts';
 import { usage } from '../../../projections/usage/projector.ts';
 import { usedHours } from '../../../projections/usage/queries.ts';
 import type { UsageMessage } from '../../../schemas/messages/usage.ts';
+import { unmovedBalances } from '../../../projections/unmoved-balances/projector.ts';
+import { toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { atEnd, projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
@@ -167,6 +169,47 @@ test('a rebuild after the loss of tables has the rows of the messages that are l
   );
   await settled();
   expect(await shown()).toEqual(expectedOf(messages));
+});
+
+test('a projection whose rows expire goes on after messages that retention has deleted unread', async () => {
+  const publisher = world.kafka.publisher();
+  const observe = async (token: bigint): Promise<unknown> =>
+    await publisher.publish(topics.unmovedBalances, [
+      {
+        key: 'one',
+        value: {
+          type: 'balance.observed',
+          v: 1,
+          account: toFelt(1n),
+          token: toFelt(token),
+          block: 1,
+          block_hash: toFelt(2n),
+          balance: '0',
+          observed_at: 1,
+          requested_at: 1,
+          l1_height: null,
+        },
+      },
+    ]);
+  const start = async (): Promise<void> => {
+    const run = await runPostgresProjection({ ...world, projection: unmovedBalances, groupId: 'unmoved' });
+    stops.push(() => run.stop());
+    await until(
+      async () => await atEnd(world.kafka, world.pool, topics.unmovedBalances, ['unmoved-balances']),
+    );
+  };
+  await observe(1n);
+  await start();
+  for (const stop of stops.splice(0)) await stop();
+  await observe(2n);
+  await observe(3n);
+  const written = (await world.kafka.offsets(topics.unmovedBalances)).find(({ high }) => high > 0);
+  await world.kafka.deleteBefore(topics.unmovedBalances, written?.partition ?? 0, 2);
+  await start();
+  await publisher.close();
+  const schema = (await servedBuilds(world.pool)).schema('unmoved-balances');
+  const { rows } = await world.pool.query(`SELECT token FROM ${schema}.answers ORDER BY token`);
+  expect(rows).toEqual([{ token: toFelt(1n) }, { token: toFelt(3n) }]);
 });
 
 test('every projection of a topic with finite retention carries rows over', () => {
