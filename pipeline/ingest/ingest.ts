@@ -67,8 +67,10 @@ async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): P
     );
     await health.progress('start');
   } catch (error) {
-    if (signal.aborted) return;
-    throw error;
+    if (!signal.aborted) throw error;
+    // Another process that still fails raises them again.
+    await health.clearFinished(['start']);
+    return;
   }
   health.unwatch('start');
 }

@@ -49,6 +49,20 @@ test.each([
   expect([...world.store.alarms]).toEqual([]);
 });
 
+test('leaves no alarm when it is stopped while the node refuses it', async () => {
+  const world = createWorld({ seed: 2, blocks: 30 });
+  const chainId = async (): Promise<never> => {
+    throw new AppError('NODE_UNREACHABLE', 'HTTP 403');
+  };
+  const ingester = world.startIngester({ node: { chainId } });
+  await world.clock.run(1000);
+  expect([...world.store.alarms.keys()]).toEqual(['ingest.failing:start']);
+  const stopped = ingester.stop();
+  await world.clock.run(1000);
+  await stopped;
+  expect([...world.store.alarms]).toEqual([]);
+});
+
 test('ends with an alarm at another chain', async () => {
   const world = createWorld({ seed: 2, blocks: 30 });
   await world.store.storeChainId(toFelt(1n));
