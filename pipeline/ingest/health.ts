@@ -26,7 +26,7 @@ interface Watched {
   head: Head | null;
   /** null: not known, an earlier process may have raised the alarm. */
   isHeadStalled: boolean | null;
-  /** Of the first of the requests for the height accepted on L1 that failed in a row; null: the last one did not fail. */
+  /** When the current run of failed requests for the height accepted on L1 began; null: the last one succeeded. */
   l1FailingSince: number | null;
   /** null: not known, an earlier process may have raised the alarm. */
   isL1Unavailable: boolean | null;

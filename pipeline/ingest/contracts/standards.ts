@@ -11,9 +11,9 @@ import { felt, tokenStandard } from '../../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import type { BlockPoint } from '../../node/types.ts';
 import type { IngestStore, Standards } from '../ports.ts';
+import { createAlarmStore } from '../store/alarms.ts';
 import { createStatements } from '../store/sql.ts';
 import type { Statements } from '../store/sql.ts';
-import { createIngestStore } from '../store/store.ts';
 import { classify } from './classify.ts';
 import type { AbiVerdict, Classification, ClassifyingNode } from './classify.ts';
 
@@ -60,7 +60,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
   ): Promise<ContractFacts> =>
     remember(contract, await storeFacts(statements, contract, found, at, onConflict));
 
-  const failing = createFailureAlarms(createIngestStore(pool), log);
+  const failing = createFailureAlarms(createAlarmStore(statements), log);
 
   const lookUp = (contract: Felt, at: BlockPoint, priority: number): Promise<ContractFacts> => {
     const running = lookUps.get(contract);
@@ -152,7 +152,7 @@ export async function setStandard(
   const before = (await readStored(statements, [contract])).get(contract) ?? null;
   const decided = { standard, class_hash: before?.class_hash ?? null, basis: 'operator' as const };
   const after = await storeFacts(statements, contract, decided, at, REPLACE);
-  await createIngestStore(pool).clearAlarms([alarmOf(contract)]);
+  await createAlarmStore(statements).clearAlarms([alarmOf(contract)]);
   log.info({ contract, before, after }, 'standard of a contract set by an operator');
   return { before, after };
 }

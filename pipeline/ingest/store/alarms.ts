@@ -7,7 +7,9 @@ import type { Statements } from './sql.ts';
 const HELD = 'lease AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
 
 /** Statements for alarms; a fenced one changes nothing once the lease of the chunk is lost. */
-export function createAlarmStore({ rows }: Pick<Statements, 'rows'>) {
+export function createAlarmStore({
+  rows,
+}: Pick<Statements, 'rows'>): Pick<IngestStore, 'raiseAlarm' | 'clearAlarms'> {
   return {
     async raiseAlarm(name, detail, fence) {
       const stored = storable(detail);
@@ -29,5 +31,5 @@ export function createAlarmStore({ rows }: Pick<Statements, 'rows'>) {
         await rows(anyRow, held, [fence.name, fence.epoch, names]);
       }
     },
-  } satisfies Partial<IngestStore>;
+  };
 }
