@@ -21,7 +21,10 @@ export type { Settings };
 
 export interface ClickHouse extends Reads {
   /** Runs `INSERT … SELECT`, or a mutation; resolves when it is done. */
-  command(sql: string, options?: { params?: Params; settings?: Settings }): Promise<void>;
+  command(
+    sql: string,
+    options?: { params?: Params; settings?: Settings; signal?: AbortSignal },
+  ): Promise<void>;
   /**
    * Runs CREATE, DROP or ALTER TABLE on the server, or on every replica of the cluster.
    *
@@ -37,6 +40,18 @@ export interface ClickHouse extends Reads {
   /** True when it answers. */
   ping(): Promise<boolean>;
   close(): Promise<void>;
+}
+
+/** The same client, whose reads and commands also end with a signal. */
+export function endingWith<C extends Pick<ClickHouse, 'rows' | 'command'>>(
+  clickhouse: C,
+  signal: AbortSignal,
+): C {
+  const rows: ClickHouse['rows'] = async (query, params, options) =>
+    await clickhouse.rows(query, params, { signal, ...options });
+  const command: ClickHouse['command'] = async (sql, options) =>
+    await clickhouse.command(sql, { signal, ...options });
+  return { ...clickhouse, rows, command };
 }
 
 const BUFFER_BYTES = 1 << 20;
@@ -90,8 +105,12 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
     });
   };
 
-  const command: ClickHouse['command'] = async (sql, { params, settings: own } = {}) => {
-    await attempt(timeoutMs, null, async (signal) => await run({ sql, params, settings: own, signal }));
+  const command: ClickHouse['command'] = async (sql, { params, settings: own, signal: caller } = {}) => {
+    await attempt(
+      timeoutMs,
+      caller ?? null,
+      async (signal) => await run({ sql, params, settings: own, signal }),
+    );
   };
   const ddl: ClickHouse['ddl'] = async (sql) => {
     const query = tableStatement(sql, cluster?.name ?? null);

@@ -210,7 +210,7 @@ export async function withRebuildLock<T>(
 
 /** Serves shadow builds instead of the previous ones, in the transaction of `withWritersStopped`. The previous ones are retired. */
 export async function swapBuilds(
-  tx: PoolClient,
+  tx: Sql,
   shadows: readonly {
     readonly projection: Projection;
     /** null: none was. */
@@ -326,7 +326,7 @@ async function deleteBuild(
 }
 
 /** From the commit on, readers read this build. */
-async function serve(tx: PoolClient, projection: Projection, build: Build): Promise<void> {
+async function serve(tx: Sql, projection: Projection, build: Build): Promise<void> {
   await (projection.kind === 'clickhouse'
     ? tx.query('UPDATE tds.served SET tables = tables || $1', [JSON.stringify(build.names)])
     : tx.query('UPDATE tds.served SET schemas = schemas || jsonb_build_object($1::text, $2::text)', [

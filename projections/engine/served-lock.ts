@@ -29,6 +29,8 @@ const IDLE_MS = 10_000;
 const PING_MS = 3000;
 /** What waits for a batch to end blocks new batches, so it gives up after this long. */
 const LOCK_TIMEOUT_MS = 30_000;
+/** Writers wait no longer than this for work that stops them: a store may be unavailable. */
+const LONGEST_HOLD_MS = 60_000;
 
 export interface ServedLock {
   /** True once the server has ended the lock's transaction: the served builds may have changed since. */
@@ -102,14 +104,16 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
 /**
  * Runs `work` while no writer of these projections writes a batch and no process creates or drops a build.
  *
- * @param remedy what to do when a batch takes too long to end
- * @throws CONFLICT when a batch takes too long to end
+ * @param texts `task` names the work, `remedy` says what was not done and what to do
+ * @param work gets the transaction, and a signal; once that is aborted, writers go on and every statement of `work` fails
+ * @throws CONFLICT when a batch takes too long to end, or the work takes longer than `holdMs`
  */
 export async function withWritersStopped<T>(
   pool: Pool,
   projections: readonly string[],
-  remedy: string,
-  work: (tx: PoolClient) => Promise<T>,
+  { task, remedy }: { readonly task: string; readonly remedy: string },
+  work: (tx: Sql, signal: AbortSignal) => Promise<T>,
+  holdMs = LONGEST_HOLD_MS,
 ): Promise<T> {
   return await inTransaction(
     pool,
@@ -127,14 +131,36 @@ export async function withWritersStopped<T>(
         );
       }
       const stopPings = startPings(tx);
+      const late = new AbortController();
+      const timer = setTimeout(() => {
+        late.abort(new AppError('CONFLICT', `${task} took over ${holdMs / 1000} s: ${remedy}`));
+        // Releases the locks, also while `work` waits for a store.
+        void tx.query('ROLLBACK').catch(() => {});
+      }, holdMs);
       try {
-        return await work(tx);
+        const result = await work(untilAborted(tx, late.signal), late.signal);
+        late.signal.throwIfAborted();
+        return result;
+      } catch (error) {
+        late.signal.throwIfAborted();
+        throw error;
       } finally {
+        clearTimeout(timer);
         stopPings();
       }
     },
     { idleMs: IDLE_MS },
   );
+}
+
+/** Statements after the end of the transaction would each be committed. */
+function untilAborted(tx: Sql, signal: AbortSignal): Sql {
+  return {
+    async query(statement, values) {
+      signal.throwIfAborted();
+      return await tx.query(statement, values);
+    },
+  };
 }
 
 /** Keeps the transaction from being ended as idle. Returns the function that stops it. */

@@ -73,8 +73,6 @@ export interface RebuildReport {
  * broker lets a new consumer group wait for 3 s, in which there are new blocks again (`group.initial.rebalance.delay.ms`).
  */
 const CLOSE_MS = 3000;
-/** Writers wait for a swap no longer than this: it is given up, since a store may be unavailable. */
-const LONGEST_HOLD_MS = 60_000;
 
 /**
  * Rebuilds projections from the log alone, each into a shadow build beside the served one: fills it up to the checkpoints
@@ -229,19 +227,16 @@ async function swapShadows(
   enter('waiting for writers');
   const heldSince = performance.now();
   const names = rebuilding.map(({ projection }) => projection.name);
-  const remedy = 'nothing was swapped; run the rebuild again to resume it';
-  return await withWritersStopped(deps.pool, names, remedy, async (tx) => {
+  const texts = {
+    task: 'The swap',
+    remedy: 'nothing was swapped; run the rebuild again to resume it',
+  };
+  return await withWritersStopped(deps.pool, names, texts, async (tx, late) => {
     enter('swapping');
-    const late = new AbortController();
-    const timer = setTimeout(() => late.abort(swapTimedOut()), LONGEST_HOLD_MS);
-    try {
-      const signal = AbortSignal.any([deps.signal, late.signal]);
-      await replayAll({ ...deps, signal }, rebuilding, onRead);
-      await deriveShadows({ ...deps, signal }, rebuilding);
-      signal.throwIfAborted();
-    } finally {
-      clearTimeout(timer);
-    }
+    const signal = AbortSignal.any([deps.signal, late]);
+    await replayAll({ ...deps, signal }, rebuilding, onRead);
+    await deriveShadows({ ...deps, signal }, rebuilding);
+    signal.throwIfAborted();
     // Without the rebuild lock, another process may have begun to fill these shadow builds.
     await assertHeld();
     await assertSources(tx, rebuilding);
@@ -260,14 +255,6 @@ async function assertSources(tx: Sql, rebuilding: readonly Rebuilding[]): Promis
       `${projection.name} was derived from builds that were replaced meanwhile: nothing was swapped; run the rebuild again`,
     );
   }
-}
-
-function swapTimedOut(): AppError {
-  const seconds = LONGEST_HOLD_MS / 1000;
-  return new AppError(
-    'CONFLICT',
-    `The swap took over ${seconds} s: nothing was swapped; run the rebuild again to resume it`,
-  );
 }
 
 /**

@@ -30,6 +30,20 @@ interface Repair {
   readonly assertLockHeld: () => Promise<void>;
 }
 
+/** Wrong rows of a table, and which of its rows may be replaced. */
+interface WrongRows {
+  readonly pair: TablePair;
+  /** The table of their keys and versions. */
+  readonly listed: string;
+  /** Names with commas between them. */
+  readonly columns: string;
+  readonly key: string;
+  readonly condition: string | null;
+  /** Continues the condition. */
+  readonly excludeNewer: string;
+  readonly params: Params;
+}
+
 /** What it takes to make the blocks of a range due again. */
 interface MarkDeps {
   readonly pool: Pool;
@@ -48,28 +62,23 @@ const rangeRow = z.object({ range: z.int() });
  * wait for this where the range received messages. The blocks of the range are due again for deferred tables.
  *
  * @param versionOf version of a range's recomputed rows: the highest offset that all projections have read
+ * @param repaired gets the rows of each table once they are replaced, also of a repair that fails later
  */
 export async function repairTables(
   { pool, deferred, ...repair }: Repair & MarkDeps,
   differences: readonly Difference[],
   versionOf: (range: number) => number,
-): Promise<Readonly<Record<string, RepairedRows>>> {
+  repaired: Record<string, RepairedRows>,
+): Promise<void> {
   const { clickhouse, scratch } = repair;
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
-  const repaired: Record<string, RepairedRows> = {};
-  const replace = async (how: Repair, pair: TablePair, range: number, heights: Heights): Promise<boolean> => {
-    const rows = await replaceRows(how, pair, range, heights);
-    if (rows !== null && rows.deleted + rows.inserted > 0) addRepairedRows(repaired, { [pair.name]: rows });
-    return rows !== null;
+  const replace = async (wrong: readonly WrongRows[]): Promise<void> => {
+    for (const one of wrong) {
+      const rows = await replaceRows(repair, one);
+      if (rows.deleted + rows.inserted > 0) addRepairedRows(repaired, { [one.pair.name]: rows });
+    }
   };
-  /** False: one of the derived tables is not repaired, because blocks of the range were written since the scan. */
-  const replaceDerived = async (how: Repair, { build }: BlockTarget, range: number): Promise<boolean> => {
-    const pairs = scratch.derived.filter(({ name }) => name in build.names);
-    const done = [];
-    for (const pair of pairs) done.push(await replace(how, pair, range, heightsOf(range)));
-    return !done.includes(false);
-  };
-  /** Returns what is left to repair without other writers. */
+  /** Returns what is left to list without other writers: derived tables whose blocks were written since the scan. */
   const repairRange = async (
     range: number,
     byTable: ReadonlyMap<string, Difference>,
@@ -77,45 +86,66 @@ export async function repairTables(
     await pool.query('INSERT INTO tds.repairing_ranges (range) VALUES ($1) ON CONFLICT DO NOTHING', [range]);
     for (const pair of scratch.tables) {
       const heights = byTable.get(pair.name)?.heights;
-      if (heights) await replace(repair, pair, range, heights);
+      if (heights) await replace((await listWrongRows(repair, pair, range, heights)) ?? []);
     }
-    const left: BlockTarget[] = [];
+    const left = new Set<BlockTarget>();
     for (const target of scratch.served) {
       if (!Object.keys(target.build.names).some((name) => byTable.has(name))) continue;
       await deriveScratch(clickhouse, scratch, target, range, versionOf(range));
-      if (!(await replaceDerived(repair, target, range))) left.push(target);
+      for (const pair of derivedOf(scratch, target)) {
+        const wrong = await listWrongRows(repair, pair, range, heightsOf(range));
+        if (wrong === null) left.add(target);
+        else await replace(wrong);
+      }
     }
-    return left;
+    return [...left];
   };
-
   const builds = scratch.served.map(({ build }) => build);
+  // Held for no longer than a range, because writers queue behind a swap that waits for this lock.
+  const withServedLock = async <T>(work: () => Promise<T>): Promise<T> => {
+    const lock = await lockServed(pool, builds);
+    try {
+      return await work();
+    } finally {
+      await lock.release();
+    }
+  };
   try {
     for (const [range, own] of Map.groupBy(named, (one) => one.range ?? 0)) {
-      // Released after each range, because writers queue behind a swap that waits for this lock.
-      const lock = await lockServed(pool, builds);
-      let left: BlockTarget[];
-      try {
-        left = await repairRange(range, new Map(own.map((one) => [one.table ?? '', one])));
-      } finally {
-        await lock.release();
+      const byTable = new Map(own.map((one) => [one.table ?? '', one]));
+      for (const target of await withServedLock(async () => await repairRange(range, byTable))) {
+        const wrong = await listWithWritersStopped({ ...repair, pool }, target, range);
+        // What is written since has newer versions: it is not deleted, and replaces what is inserted.
+        await withServedLock(async () => await replace(wrong));
       }
-      for (const target of left)
-        await withDerivedScratch(pool, clickhouse, scratch, target, range, async (tx) => {
-          const assertLockHeld = async (): Promise<void> => {
-            await repair.assertLockHeld();
-            await tx.query('SELECT 1');
-          };
-          // The checkpoints, not the end of the log, say what is written: nothing after them is.
-          const heightsSince = async (): Promise<ReadonlySet<number>> => new Set();
-          await replaceDerived({ ...repair, heightsSince, assertLockHeld }, target, range);
-        });
       await endRepair({ pool, clickhouse, deferred }, range);
     }
   } finally {
     // On failure too: invalidates cached pages, which may show deleted rows.
     await invalidateCachedPages(pool);
   }
-  return repaired;
+}
+
+function derivedOf({ derived }: Scratch, { build }: BlockTarget): TablePair[] {
+  return derived.filter(({ name }) => name in build.names);
+}
+
+async function listWithWritersStopped(
+  repair: Repair & { readonly pool: Pool },
+  target: BlockTarget,
+  range: number,
+): Promise<WrongRows[]> {
+  const { scratch } = repair;
+  const wrong: WrongRows[] = [];
+  await withDerivedScratch(repair, scratch, target, range, 'repaired', async (clickhouse) => {
+    // Writers are stopped, so no newer rows can appear.
+    const heightsSince = async (): Promise<ReadonlySet<number>> => new Set();
+    for (const pair of derivedOf(scratch, target)) {
+      const listing = { ...repair, clickhouse, heightsSince };
+      wrong.push(...((await listWrongRows(listing, pair, range, heightsOf(range))) ?? []));
+    }
+  });
+  return wrong;
 }
 
 /**
@@ -180,31 +210,26 @@ export function repairedLines(tables: Readonly<Record<string, RepairedRows>>): s
   );
 }
 
-/** Null: rows of later messages cannot be told from wrong ones. */
-async function replaceRows(
-  { clickhouse, scratch, heightsSince, assertLockHeld }: Repair,
+/** Null: rows of later messages cannot be told from wrong ones. Empty: there is nothing to compare them with. */
+async function listWrongRows(
+  { clickhouse, scratch, heightsSince }: Repair,
   pair: TablePair,
   range: number,
   heights: Heights,
-): Promise<RepairedRows | null> {
-  const { wrong, facts } = scratch;
-  const count = async (from: string, params: Params): Promise<number> => {
-    const sql = `SELECT count() AS rows FROM ${from}`;
-    const [row] = await clickhouse.rows({ name: 'verify.count', sql, row: countRow }, params);
-    return row?.rows ?? 0;
-  };
+): Promise<WrongRows[] | null> {
   // Rows of blocks that were not scanned cannot be judged.
-  const scanned = `${facts.table} WHERE height BETWEEN {from:UInt32} AND {to:UInt32}`;
-  if ((await count(scanned, { ...heights })) === 0) return NOTHING;
+  const scanned = `${scratch.facts.table} WHERE height BETWEEN {from:UInt32} AND {to:UInt32}`;
+  if ((await countRows(clickhouse, scanned, { ...heights })) === 0) return [];
 
   const shape = await commonShape(clickhouse, pair);
   const { sql: condition, params } = within(shape, { buckets: [range], heights });
   const [columns, key] = [shape.columns.join(', '), shape.key.map(({ name }) => name).join(', ')];
   const typed = shape.key.map(({ name, type }) => `${name} ${type}`).join(', ');
-  await clickhouse.ddl(`DROP TABLE IF EXISTS ${wrong} SYNC`);
-  await clickhouse.ddl(`CREATE TABLE ${wrong} (${typed}, seq UInt64) ENGINE = MergeTree ORDER BY tuple()`);
+  const listed = `${pair.theirs}_wrong`;
+  await clickhouse.ddl(`DROP TABLE IF EXISTS ${listed} SYNC`);
+  await clickhouse.ddl(`CREATE TABLE ${listed} (${typed}, seq UInt64) ENGINE = MergeTree ORDER BY tuple()`);
   await clickhouse.command(
-    `INSERT INTO ${wrong} (${key}, seq) SELECT ${key}, seq FROM ${pair.ours} FINAL
+    `INSERT INTO ${listed} (${key}, seq) SELECT ${key}, seq FROM ${pair.ours} FINAL
      ${prewhere(condition)} WHERE (${columns}) NOT IN (SELECT ${columns} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
     { params },
   );
@@ -213,8 +238,15 @@ async function replaceRows(
   if (newer.length > 0 && shape.height === null) return null;
   const height = shape.height === 'block' ? 'block' : ascendingSql('block_desc');
   const excludeNewer = newer.length === 0 ? '' : ` AND ${height} NOT IN {newer:Array(UInt32)}`;
-  const all = { ...params, newer };
-  const deleted = await count(`${wrong} WHERE true${excludeNewer}`, all);
+  return [{ pair, listed, columns, key, condition, excludeNewer, params: { ...params, newer } }];
+}
+
+/** Deletes listed rows and inserts what is missing then. */
+async function replaceRows(
+  { clickhouse, assertLockHeld }: Repair,
+  { pair, listed, columns, key, condition, excludeNewer, params }: WrongRows,
+): Promise<RepairedRows> {
+  const deleted = await countRows(clickhouse, `${listed} WHERE true${excludeNewer}`, params);
   await assertLockHeld();
   if (deleted > 0) {
     // Deferred passes find what to derive again by the keys of a block's rows, those of deleted rows included, and streams read
@@ -222,21 +254,27 @@ async function replaceRows(
     if (!pair.isDerived)
       await clickhouse.command(
         `INSERT INTO ${pair.ours} SELECT * REPLACE (1 AS is_deleted) FROM ${pair.ours} FINAL ${prewhere(condition)}
-         WHERE (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})${excludeNewer} AND (${key}) NOT IN (SELECT ${key} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
-        { params: all },
+         WHERE (${key}, seq) IN (SELECT ${key}, seq FROM ${listed})${excludeNewer} AND (${key}) NOT IN (SELECT ${key} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
+        { params },
       );
-    const rows = `(${condition})${excludeNewer} AND is_deleted = 0 AND (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})`;
-    await deleteRows(clickhouse, pair.ours, rows, all, wrong);
+    const rows = `(${condition})${excludeNewer} AND is_deleted = 0 AND (${key}, seq) IN (SELECT ${key}, seq FROM ${listed})`;
+    await deleteRows(clickhouse, pair.ours, rows, params, listed);
   }
   const missing = `${pair.theirs} FINAL WHERE (${condition})${excludeNewer}
     AND (${columns}) NOT IN (SELECT ${columns} FROM ${pair.ours} FINAL ${prewhere(condition)})`;
-  const inserted = await count(missing, all);
+  const inserted = await countRows(clickhouse, missing, params);
   if (inserted > 0) {
     const written = pair.isDerived ? `${columns}, seq` : columns;
     const sql = `INSERT INTO ${pair.ours} (${written}) SELECT ${written} FROM ${missing}`;
-    await clickhouse.command(sql, { params: all });
+    await clickhouse.command(sql, { params });
   }
   return { deleted, inserted };
+}
+
+async function countRows(clickhouse: ClickHouse, from: string, params: Params): Promise<number> {
+  const sql = `SELECT count() AS rows FROM ${from}`;
+  const [row] = await clickhouse.rows({ name: 'verify.count', sql, row: countRow }, params);
+  return row?.rows ?? 0;
 }
 
 /**

@@ -22,8 +22,6 @@ export interface Scratch {
   readonly derived: readonly TablePair[];
   /** One row for each message of the log. */
   readonly facts: BlockTarget & { readonly table: string };
-  /** Name of a table for the keys of wrong rows; a repair creates it. */
-  readonly wrong: string;
   drop(): Promise<void>;
 }
 
@@ -36,10 +34,13 @@ const PREFIX = 'verify_';
 const nameRow = z.object({ name: z.string() });
 
 /** Drops tables that killed verifications have left. Only the holder of the lock may call it. */
-export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'ddl'>): Promise<void> {
+export async function sweepScratch(
+  clickhouse: Pick<ClickHouse, 'rows' | 'ddl'>,
+  prefix = PREFIX,
+): Promise<void> {
   const left = await clickhouse.rows({
     name: 'verify.left',
-    sql: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, '${PREFIX}')`,
+    sql: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, '${prefix}')`,
     row: nameRow,
   });
   for (const { name } of left) await clickhouse.ddl(`DROP TABLE IF EXISTS ${name} SYNC`);
@@ -48,7 +49,7 @@ export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'ddl'>)
 /** Creates the tables under new names: a verification that lost the lock finds none, instead of another one's. */
 export async function openScratch(
   db: Sql,
-  clickhouse: Pick<ClickHouse, 'ddl'>,
+  clickhouse: Pick<ClickHouse, 'rows' | 'ddl'>,
   projections: readonly BlockProjection[],
   commitments: boolean,
 ): Promise<Scratch> {
@@ -69,7 +70,6 @@ export async function openScratch(
     targets.push({ projection, build: { ...build, build: 0, names } });
   }
   const table = `${prefix}facts`;
-  const wrong = `${prefix}wrong`;
   const facts = factsOf(commitments);
   const log = {
     projection: facts,
@@ -95,11 +95,6 @@ export async function openScratch(
     tables: pairs.filter(({ isDerived }) => !isDerived),
     derived: pairs.filter(({ isDerived }) => isDerived),
     facts: log,
-    wrong,
-    async drop() {
-      for (const name of [wrong, table, ...pairs.map(({ theirs }) => theirs)]) {
-        await clickhouse.ddl(`DROP TABLE IF EXISTS ${name} SYNC`);
-      }
-    },
+    drop: async () => await sweepScratch(clickhouse, prefix),
   };
 }

@@ -1,5 +1,6 @@
+import { endingWith } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
 import { HEIGHT_RANGE, partitionOfHeight, rangeOf, topics } from '../../../schemas/topics.ts';
 import { unbalancedTokens } from '../../account-ledger/queries.ts';
 import { compareTables, differingRows } from '../compare.ts';
@@ -57,30 +58,35 @@ export async function deriveScratch(
  * Recomputes one range of the scratch's derived tables under the version of the last message that the projection has read, and
  * runs `work`, while no batch is written: the served base tables and derived tables are of the same messages then.
  *
- * @param work gets a connection that fails once writers may go on
+ * @param purpose what is done to the sums, for the error when it takes too long
+ * @param work gets a client whose statements end once writers go on
  */
-export async function withDerivedScratch(
-  pool: Pool,
-  clickhouse: Pick<ClickHouse, 'command'>,
+export async function withDerivedScratch<C extends Client>(
+  { pool, clickhouse }: { readonly pool: Pool; readonly clickhouse: C },
   scratch: Scratch,
   target: BlockTarget,
   range: number,
-  work: (tx: PoolClient) => Promise<void>,
+  purpose: 'compared' | 'repaired',
+  work: (clickhouse: C) => Promise<void>,
 ): Promise<void> {
   const { projection, build } = target;
-  await withWritersStopped(pool, [projection.name], 'try again', async (tx) => {
+  const [first, last] = [range * HEIGHT_RANGE, (range + 1) * HEIGHT_RANGE - 1];
+  const texts = {
+    task: 'Recomputing and comparing sums',
+    remedy: `the sums of blocks ${first} to ${last} are not ${purpose} yet; try again`,
+  };
+  await withWritersStopped(pool, [projection.name], texts, async (tx, signal) => {
     await checkServed(tx, [build]);
-    const partition = partitionOfHeight(range * HEIGHT_RANGE);
-    const next = await servedCheckpoint(tx, projection.name, topics.chainBlocks, partition);
-    await deriveScratch(clickhouse, scratch, target, range, Math.max(0, (next ?? 0) - 1));
-    await work(tx);
+    const next = await servedCheckpoint(tx, projection.name, topics.chainBlocks, partitionOfHeight(first));
+    const ending = endingWith(clickhouse, signal);
+    await deriveScratch(ending, scratch, target, range, Math.max(0, (next ?? 0) - 1));
+    await work(ending);
   });
 }
 
 /** Compares ranges of derived tables again that were written while they were compared. */
 export async function settledDerived(
-  pool: Pool,
-  clickhouse: Client,
+  deps: { readonly pool: Pool; readonly clickhouse: Client },
   scratch: Scratch,
   differences: readonly Difference[],
 ): Promise<Difference[]> {
@@ -88,7 +94,7 @@ export async function settledDerived(
   for (const target of scratch.served) {
     const own = differences.filter(({ table = '' }) => table in target.build.names);
     for (const [range, ofRange] of Map.groupBy(own, (one) => one.range ?? 0)) {
-      await withDerivedScratch(pool, clickhouse, scratch, target, range, async () => {
+      await withDerivedScratch(deps, scratch, target, range, 'compared', async (clickhouse) => {
         for (const pair of scratch.derived) {
           const heights = ofRange.find(({ table }) => table === pair.name)?.heights;
           if (heights) settled.push(...(await compare(clickhouse, pair, heights)));

@@ -19,7 +19,7 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import type { Difference } from './difference.ts';
 import { commitmentOutcomes, logBlocks, logDifferences } from './log.ts';
 import type { LogBlock } from './log.ts';
-import { addRepairedRows, endInterruptedRepairs, repairTables, repairedLines } from './repair.ts';
+import { endInterruptedRepairs, repairTables, repairedLines } from './repair.ts';
 import type { RepairedRows } from './repair.ts';
 import { scanLog } from './scan.ts';
 import type { LogRange } from './scan.ts';
@@ -133,7 +133,7 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
         const heights = spanOf(differences) ?? bounds;
         await withScan(deps, options, { heights, hinted: false }, async (scan) => {
           messages += scan.messages;
-          addRepairedRows(repairedTables, await repairFrom(deps, options, scan, differences, assertLockHeld));
+          await repairFrom(deps, options, scan, { differences, assertLockHeld, repaired: repairedTables });
         });
         differences = await settle(heights, compare, pauseMs);
       }
@@ -267,7 +267,7 @@ async function differencesOf(
     commitments: commitments ? await commitmentOutcomes(clickhouse, scratch) : null,
     differences: [
       ...differences.filter((one) => !isAtOneOf(one, rewritten)),
-      ...(await settledDerived(pool, clickhouse, scratch, derived)),
+      ...(await settledDerived({ pool, clickhouse }, scratch, derived)),
     ],
     unsettled: unsettled.filter(({ kind }) => kind !== 'derived'),
   };
@@ -277,15 +277,23 @@ async function repairFrom(
   { pool, clickhouse, deferred }: VerifyDeps,
   { onProgress }: VerifyOptions,
   { scratch, ranges, messages, heightsSince }: Scanned,
-  differences: readonly Difference[],
-  assertLockHeld: () => Promise<void>,
-): Promise<Readonly<Record<string, RepairedRows>>> {
+  {
+    differences,
+    assertLockHeld,
+    repaired,
+  }: {
+    differences: readonly Difference[];
+    assertLockHeld: () => Promise<void>;
+    repaired: Record<string, RepairedRows>;
+  },
+): Promise<void> {
   onProgress?.({ phase: 'repairing', read: messages, total: messages });
   const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
-  return await repairTables(
+  await repairTables(
     { pool, clickhouse, deferred, scratch, heightsSince, assertLockHeld },
     differences,
     (range) => Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
+    repaired,
   );
 }
 

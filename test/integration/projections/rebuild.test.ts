@@ -1,9 +1,12 @@
+import { once } from 'node:events';
+
 import kafkajs from 'kafkajs';
 import { Registry } from 'prom-client';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
 import { systemClock } from '../../../infra/clock.ts';
 import type { Clock } from '../../../infra/clock.ts';
+import { endingWith } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
@@ -309,7 +312,7 @@ test('an unfinished rebuild whose shadow build lacks a table begins anew', async
 
 test('a swap keeps only the writers of its own projections waiting', async () => {
   await world.catchUp();
-  await withWritersStopped(world.pool, ['transfers'], 'try again', async () => {
+  await withWritersStopped(world.pool, ['transfers'], { task: 'The test', remedy: 'try again' }, async () => {
     const [own, other] = [['transfers'], ['tokens']].map((names) =>
       lockServed(
         world.pool,
@@ -321,6 +324,34 @@ test('a swap keeps only the writers of its own projections waiting', async () =>
     const first = await Promise.race([own, new Promise((resolve) => setTimeout(resolve, 300, 'waits'))]);
     expect(first).toBe('waits');
   });
+});
+
+test('writers go on when what they wait for takes too long', async () => {
+  await world.catchUp();
+  const served = (await listBuilds(world.pool, 'transfers')).filter(({ state }) => state === 'serving');
+  expect(served).toHaveLength(1);
+  const late: unknown[] = [];
+  const work = withWritersStopped(
+    world.pool,
+    ['transfers'],
+    { task: 'The test', remedy: 'nothing was written' },
+    async (tx, signal) => {
+      await once(signal, 'abort');
+      // As while a store does not answer.
+      const lock = await lockServed(world.pool, served);
+      late.push(await tx.query('SELECT 1').catch((error: unknown) => error));
+      late.push(
+        await endingWith(world.clickhouse, signal)
+          .command('SELECT 1')
+          .catch((error: unknown) => error),
+      );
+      await lock.release();
+    },
+    50,
+  );
+  const tooLong = { code: 'CONFLICT', message: 'The test took over 0.05 s: nothing was written' };
+  await expect(work).rejects.toMatchObject(tooLong);
+  expect(late).toMatchObject([tooLong, { name: expect.any(String) }]);
 });
 
 describe('a rebuild refuses', () => {

@@ -1,6 +1,9 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 
+import { accountLedger } from '../../../projections/account-ledger/projector.ts';
 import { chainProjections } from '../../../projections/index.ts';
+import { lockServed } from '../../../projections/engine/served-lock.ts';
+import type { ServedLock } from '../../../projections/engine/served-lock.ts';
 import { verify } from '../../../projections/engine/verify/verify.ts';
 import type { VerifyReport } from '../../../projections/engine/verify/verify.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
@@ -62,9 +65,12 @@ interface Events {
   /** After the first sums were recomputed from the served tables, once for each reading of the log. */
   readonly afterDerive?: () => Promise<void>;
   readonly beforeLogCheck?: () => Promise<void>;
+  readonly afterDeriveInRepair?: () => Promise<void>;
+  readonly beforeDelete?: (table: string) => Promise<void>;
 }
-const look = async (repair: boolean, events: Events): Promise<VerifyReport> => {
+const look = async (repair: boolean, events: Events, pool = world.pool): Promise<VerifyReport> => {
   let isDerived = false;
+  let isRepairing = false;
   const clickhouse: ProjectionWorld['clickhouse'] = {
     ...world.clickhouse,
     async rows(query, params, options) {
@@ -73,15 +79,24 @@ const look = async (repair: boolean, events: Events): Promise<VerifyReport> => {
       return await world.clickhouse.rows(query, params, options);
     },
     async command(sql, options) {
+      const [, deletedFrom] = /^DELETE FROM (\w+)/.exec(sql) ?? [];
+      if (deletedFrom !== undefined) await events.beforeDelete?.(deletedFrom);
       await world.clickhouse.command(sql, options);
       if (isDerived || !/INSERT INTO verify_\w+_account_ledger_ranges /.test(sql)) return;
       isDerived = true;
-      await events.afterDerive?.();
+      await (isRepairing ? (events.afterDeriveInRepair ?? events.afterDerive) : events.afterDerive)?.();
     },
   };
   return await verify(
-    { ...world, clickhouse, projections, deferred: [], signal: new AbortController().signal },
-    { from: null, to: null, repair, waitMs: 5000, betweenComparisonsMs: 10 },
+    { ...world, pool, clickhouse, projections, deferred: [], signal: new AbortController().signal },
+    {
+      from: null,
+      to: null,
+      repair,
+      waitMs: 5000,
+      betweenComparisonsMs: 10,
+      onProgress: ({ phase }) => void (isRepairing = phase === 'repairing'),
+    },
   );
 };
 /** A block that is indexed between the calculation of sums and their comparison. */
@@ -131,4 +146,63 @@ test('names the repaired rows when blocks are written again whenever they are co
     ),
   });
   expect((await look(false, {})).differences).toEqual([]);
+});
+
+test('deletes wrong sums while blocks are written', async () => {
+  await start();
+  await giveToNobody();
+  const sums = firstTable('account_ledger_ranges');
+  const deletedFrom: string[] = [];
+  const report = await look(true, {
+    afterDeriveInRepair: moveHead,
+    async beforeDelete(table) {
+      deletedFrom.push(table);
+      if (table === sums) await moveHead();
+    },
+  });
+  expect(deletedFrom).toEqual([firstTable('account_ledger_by_block'), sums]);
+  expect(report.differences).toEqual([]);
+  expect(await nobodys()).toEqual([]);
+  expect((await look(false, {})).differences).toEqual([]);
+});
+
+test('names the repaired rows when writers do not stop for the repair of sums', async () => {
+  await start();
+  await giveToNobody();
+  const impatient: ProjectionWorld['pool'] = {
+    ...world.pool,
+    async connect() {
+      const client = await world.pool.connect();
+      const query: typeof client.query = async (statement, values) =>
+        await client.query(
+          typeof statement === 'string' && statement.startsWith('SET LOCAL lock_timeout')
+            ? 'SET LOCAL lock_timeout = 50'
+            : statement,
+          values,
+        );
+      return { ...client, query };
+    },
+  };
+  let writing: ServedLock | undefined;
+  const failing = look(
+    true,
+    {
+      async afterDeriveInRepair() {
+        await moveHead();
+        writing = await lockServed(world.pool, [
+          { projection: 'account-ledger', version: accountLedger.version, build: 1, names: {} },
+        ]);
+      },
+    },
+    impatient,
+  );
+  await expect(failing).rejects.toMatchObject({
+    code: 'CONFLICT',
+    message: expect.stringMatching(
+      /the sums of blocks 0 to 1023 are not repaired yet; try again\. Repaired: account_ledger_by_block: 1 wrong rows deleted, 0 inserted/,
+    ),
+  });
+  await writing?.release();
+  expect((await look(true, {})).differences).toEqual([]);
+  expect(await nobodys()).toEqual([]);
 });
