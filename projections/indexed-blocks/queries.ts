@@ -298,9 +298,9 @@ export async function settledBlockAt(
   );
   const at = new Map(rows.map((row) => [row.height, row]));
   const isSettled = starts.every((start) => {
-    const [below, above] = [at.get(start - 1), at.get(start)];
-    if (below === undefined || above === undefined) return true;
-    return below.is_deleted === 0 && above.is_deleted === 0 && above.parent === below.hash;
+    const [parent, child] = [at.get(start - 1), at.get(start)];
+    if (parent === undefined || child === undefined) return true;
+    return parent.is_deleted === 0 && child.is_deleted === 0 && child.parent === parent.hash;
   });
   const found = at.get(height);
   return { block: found === undefined || found.is_deleted === 1 ? null : found, isSettled };
