@@ -7,6 +7,7 @@ import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
+import { rebuildLines } from '../../../projections/engine/rebuild/report-lines.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
@@ -60,7 +61,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
             requestedBy: options.requestedBy,
           });
           done.push(report);
-          for (const line of described(report)) print(line);
+          for (const line of rebuildLines(report)) print(line);
           if (report.isSwapped && options.drop) await dropPrevious(stores, report, print);
         }
         return done;
@@ -139,7 +140,7 @@ export async function rebuildOutdated(
         quiet: false,
         requestedBy: 'operator',
       });
-      for (const line of described(report)) say(line);
+      for (const line of rebuildLines(report)) say(line);
     }
   });
 }
@@ -180,51 +181,6 @@ function namedProjections(names: readonly string[], all: boolean): readonly Proj
     }
     return found;
   });
-}
-
-function described({ builds, messages, tables, isSwapped, heldMs }: RebuildReport): string[] {
-  return [
-    ...builds.map(
-      ({ projection, version, after, isResumed }) =>
-        `${projection}: build ${after} (version ${version}) from ${messages} messages${isResumed ? ', resumed' : ''}`,
-    ),
-    ...tables.flatMap(({ table, unsettled }) =>
-      unsettled.map(({ where }) => `  ${table}: not compared at ${where}, which are being written`),
-    ),
-    ...tables.flatMap(comparedLines),
-    ...(isSwapped && tables.some(({ differing }) => differing.length > 0)
-      ? ['The previous build differed from the log in these ranges; the new one matches the log.']
-      : []),
-    isSwapped ? `Swapped; writers waited ${heldMs ?? 0} ms.${keptOf(builds)}` : 'Not swapped.',
-  ];
-}
-
-function comparedLines({
-  table,
-  rows,
-  differing,
-  samples,
-  isLost,
-}: RebuildReport['tables'][number]): string[] {
-  if (isLost === true) return [`  ${table}: ${rows} rows; the served table was lost`];
-  if (differing.length === 0) return [`  ${table}: ${rows} rows, equal`];
-  return [
-    `  ${table}: ${rows} rows; DIFFERENT in ${differing.length} range${differing.length === 1 ? '' : 's'}`,
-    ...differing
-      .slice(0, 20)
-      .map(
-        ({ where, ours, theirs }) =>
-          `    ${where}: ${ours.rows} rows were served, the rebuild has ${theirs.rows}; checksums ${ours.checksum} and ${theirs.checksum}`,
-      ),
-    ...samples.map(({ kind, key }) => `    ${kind} in the served build: ${key}`),
-  ];
-}
-
-function keptOf(builds: RebuildReport['builds']): string {
-  const drops = builds.flatMap(({ projection, before }) =>
-    before === null ? [] : [`\`tds builds drop ${projection} ${before}\``],
-  );
-  return drops.length === 0 ? '' : ` The old tables are kept: ${drops.join(', ')}.`;
 }
 
 /** Milliseconds until no request can be reading a build. */

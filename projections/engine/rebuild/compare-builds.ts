@@ -37,6 +37,12 @@ export interface TableReport {
   readonly isLost?: true;
 }
 
+/** Rows of the shadow build, without the buckets that could not be compared. */
+export function comparedRows({ rows, unsettled }: Pick<TableReport, 'rows' | 'unsettled'>): number {
+  // Counted before these buckets were written again.
+  return Math.max(0, rows - unsettled.reduce((sum, { theirs }) => sum + theirs.rows, 0));
+}
+
 /** A projection, its served build (null: it is new), and the shadow build that is to replace it. */
 export interface Rebuilding<P extends Projection = Projection> {
   readonly projection: P;

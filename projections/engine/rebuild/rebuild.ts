@@ -12,7 +12,7 @@ import { deriveBuild } from '../deferred/derive-build.ts';
 import { withWritersStopped } from '../served-lock.ts';
 import { lostTable } from '../stored-tables.ts';
 import { restoreFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
-import { compareBuilds } from './compare-builds.ts';
+import { compareBuilds, comparedRows } from './compare-builds.ts';
 import type { Rebuilding, TableReport } from './compare-builds.ts';
 import { carryOver } from './carry-over.ts';
 import { assertLogIsComplete, replayTables, replayFold } from './replay.ts';
@@ -160,7 +160,7 @@ export async function rebuild(
   });
 }
 
-function comparedSoFar(tables: readonly TableReport[]): RebuildProgress['compared'] {
+export function comparedSoFar(tables: readonly TableReport[]): RebuildProgress['compared'] {
   const differing = tables.flatMap(({ table, differing: ranges }) =>
     ranges.map(({ where, ours, theirs }) => ({
       table,
@@ -170,7 +170,7 @@ function comparedSoFar(tables: readonly TableReport[]): RebuildProgress['compare
     })),
   );
   return {
-    rows: tables.reduce((sum, { rows }) => sum + rows, 0),
+    rows: tables.reduce((sum, table) => sum + comparedRows(table), 0),
     differences: differing.length,
     differing: differing.slice(0, SHOWN_RANGES),
   };
