@@ -58,6 +58,11 @@ const sorting = {
   max_bytes_before_external_sort: 400_000_000,
   max_bytes_ratio_before_external_sort: 0,
 } as const;
+/** Likewise the hours of a range are grouped. */
+const grouping = {
+  max_bytes_before_external_group_by: 400_000_000,
+  max_bytes_ratio_before_external_group_by: 0,
+} as const;
 const heights = 'block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}';
 const bounds = ({ lo, hi }: TransferFilters): Params => ({ newest: descending(hi), oldest: descending(lo) });
 
@@ -247,26 +252,36 @@ const HOUR_SECONDS = 3600;
 /** Hours in which the export may have rows of a token that has prices. */
 function pricedHours(asked: TransferExport): string {
   const priced = `token IN (SELECT token FROM ${asked.tables.table('ohlc_hourly')})`;
-  return `(SELECT token, intDiv(timestamp, ${HOUR_SECONDS}) ${tokensAndTimes(asked)} AND ${priced})`;
+  return `SELECT token, intDiv(timestamp, ${HOUR_SECONDS}) AS hour ${tokensAndTimes(asked)} AND ${priced}`;
 }
 
 const among = (parts: number): string =>
   `token IN (SELECT toFixedString(unhex(arrayJoin(${joined(parts, 'tokens')})), 32))`;
 
+/** Which prices a statement holds in memory: all of the range, or all of the hours in which a token has rows. */
+export type PriceScope = 'range' | 'hours';
+
+const IN_RANGE = 'hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}';
+
 /**
- * The prices that a row may have, which are held in memory: all of the hours in which its token has rows, and of every other hour
- * the last one, before the range only the newest. No hour is read from both tables: their last prices differ until the hour is
- * recomputed.
+ * The prices that a row may have: all of the scope, of every other hour of the range the last one, and of each token the newest
+ * before the range. No hour is read from both tables: their last prices differ until the hour is recomputed.
  */
-function prices(asked: TransferExport, parts: number): string {
-  const { tables } = asked;
+function prices(asked: TransferExport, parts: number, scope: PriceScope): string {
+  const ofTokens = `FINAL WHERE ${among(parts)} AND`;
+  const points = `SELECT token, observed_at, usd FROM ${asked.tables.table('price_points')} ${ofTokens}`;
+  const hourly = `${asked.tables.table('ohlc_hourly')} ${ofTokens}`;
   const hours = pricedHours(asked);
-  return `SELECT token, observed_at, usd FROM ${tables.table('price_points')} FINAL
-      WHERE ${among(parts)} AND (token, hour) IN ${hours}
+  const inRange =
+    scope === 'range'
+      ? `${points} ${IN_RANGE}`
+      : `${points} (token, hour) IN (${hours})
       UNION ALL
-      SELECT token, max(close_at) AS observed_at, argMax(close_usd, hour) AS usd FROM ${tables.table('ohlc_hourly')} FINAL
-      WHERE ${among(parts)} AND hour <= {last_hour:UInt32} AND (token, hour) NOT IN ${hours}
-      GROUP BY token, greatest(hour, toInt64({first_hour:UInt32}) - 1)`;
+      SELECT token, close_at AS observed_at, close_usd AS usd FROM ${hourly} ${IN_RANGE} AND (token, hour) NOT IN (${hours})`;
+  return `${inRange}
+      UNION ALL
+      SELECT token, max(close_at) AS observed_at, argMax(close_usd, hour) AS usd
+      FROM ${hourly} hour < {first_hour:UInt32} GROUP BY token`;
 }
 
 const hourParams = ({ first_time: first, last_time: last }: RangeState): Params => ({
@@ -274,23 +289,50 @@ const hourParams = ({ first_time: first, last_time: last }: RangeState): Params 
   last_hour: Math.floor(last / HOUR_SECONDS),
 });
 
-/** Prices of one export: ClickHouse holds them in memory, about 110 bytes for each. */
+/** Prices of one export: ClickHouse holds them in memory, about 95 bytes for each. */
 export const MAX_EXPORT_PRICES = 6_000_000;
+/**
+ * What an hour in which a token has rows takes in the set of hours, in prices. The set takes 0.3 GB up to 2^21 hours and 0.9 GB
+ * above, which this rules out.
+ */
+export const PRICES_OF_HOUR = 3;
 
-/** How many prices the rows of an export may have, about. */
-export async function exportedPrices(
+/**
+ * The prices that an export holds: all of its range if these fit, because the hours of its rows take another reading of the rows.
+ *
+ * @param about.maxPrices Infinity: the prices of the hours are held however many they are
+ * @returns null: more than `maxPrices`
+ */
+export async function priceScope(
   clickhouse: Pick<ClickHouse, 'rows'>,
   asked: TransferExport,
-  { tokens, state }: { readonly tokens: readonly ExportedToken[]; readonly state: RangeState },
-): Promise<number> {
+  {
+    tokens,
+    state,
+    maxPrices,
+  }: { readonly tokens: readonly ExportedToken[]; readonly state: RangeState; readonly maxPrices: number },
+): Promise<PriceScope | null> {
   const { parts, params } = tokenParams(tokens);
-  const sql = `SELECT sum(if((token, hour) IN ${pricedHours(asked)}, points, 1)) AS n
-    FROM ${asked.tables.table('ohlc_hourly')} FINAL
-    WHERE ${among(parts)} AND hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}`;
-  const query = { name: 'export.prices', sql, row: countRow };
+  const inRange = `FROM ${asked.tables.table('ohlc_hourly')} FINAL
+    WHERE ${among(parts)} AND ${IN_RANGE}`;
+  const inHours = `SELECT sum(if(is_used, points + ${PRICES_OF_HOUR}, 1)) AS n FROM (
+      SELECT sum(points) AS points, max(is_used) AS is_used FROM (
+        SELECT token, hour, points, 0 AS is_used ${inRange}
+        UNION ALL
+        SELECT token, hour, 0 AS points, 1 AS is_used FROM (${pricedHours(asked)})
+      ) GROUP BY token, hour
+    )`;
   const all = { ...filterParams([asked.source], asked.filters), ...params, ...hourParams(state) };
-  const [row] = await clickhouse.rows(query, all, { settings });
-  return row?.n ?? 0;
+  const count = async (name: string, sql: string): Promise<number> => {
+    const [row] = await clickhouse.rows({ name, sql, row: countRow }, all, {
+      settings: { ...settings, ...grouping },
+    });
+    return row?.n ?? 0;
+  };
+  const ofRange = await count('export.prices', `SELECT sum(points) AS n ${inRange}`);
+  if (ofRange <= Math.min(maxPrices, MAX_EXPORT_PRICES)) return 'range';
+  if (maxPrices === Infinity) return 'hours';
+  return (await count('export.hours', inHours)) <= maxPrices ? 'hours' : null;
 }
 
 const fileSettings = {
@@ -321,18 +363,20 @@ export function exportStatement(
     tokens,
     state,
     l1Height,
+    scope,
   }: {
     readonly format: ExportFormat;
     readonly tokens: readonly ExportedToken[];
     readonly state: RangeState;
     readonly l1Height: number | null;
+    readonly scope: PriceScope;
   },
 ): { statement: FileStatement; params: Params; settings: Settings } {
   const { parts, params } = tokenParams(tokens);
   const columns = exportColumns(format, l1Height, parts).map(([name, sql]) => `${sql} AS ${name}`);
   const sql = `SELECT ${columns.join(',\n      ')}
     FROM (${settledRows(asked)}) AS t
-    ASOF LEFT JOIN (${prices(asked, parts)}) AS p ON t.token = p.token AND t.time >= p.observed_at`;
+    ASOF LEFT JOIN (${prices(asked, parts, scope)}) AS p ON t.token = p.token AND t.time >= p.observed_at`;
   return {
     statement: {
       name: 'export.transfers',

@@ -14,9 +14,9 @@ import {
   MAX_EXPORT_PRICES,
   exportStatement,
   exportedCount,
-  exportedPrices,
   exportedTokens,
   isSettledAbove,
+  priceScope,
   rangeState,
 } from '../../projections/transfers/queries.ts';
 import type { ExportFormat, ExportedToken, TransferExport } from '../../projections/transfers/queries.ts';
@@ -33,6 +33,13 @@ export interface ExportReading {
   readonly servedBuilds: () => Promise<ServedBuilds>;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
+}
+
+export interface AskedExport {
+  readonly search: TransferSearch;
+  readonly format: ExportFormat;
+  /** More are rejected. */
+  readonly maxPrices?: number;
 }
 
 /** An export whose file has begun. */
@@ -65,10 +72,7 @@ const NOTHING = { lo: 1, hi: 0 };
  *
  * @throws 400 for too many prices, 503 while blocks of the range are being reverted or indexed again, or none is indexed
  */
-export async function openExport(
-  reading: ExportReading,
-  asked: { readonly search: TransferSearch; readonly format: ExportFormat },
-): Promise<OpenExport> {
+export async function openExport(reading: ExportReading, asked: AskedExport): Promise<OpenExport> {
   for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
     const opened = await tryOpen(reading, asked);
     if (opened !== null) return opened;
@@ -81,7 +85,7 @@ export async function openExport(
 /** null: the blocks of the range have changed meanwhile. */
 async function tryOpen(
   { clickhouse, pool, servedBuilds, signal }: ExportReading,
-  { search, format }: { readonly search: TransferSearch; readonly format: ExportFormat },
+  { search, format, maxPrices = MAX_EXPORT_PRICES }: AskedExport,
 ): Promise<OpenExport | null> {
   const served = await servedBuilds();
   const reads = { clickhouse, tables: served };
@@ -110,10 +114,17 @@ async function tryOpen(
   };
   if (!(await isSettled()) || !(await isOneChain())) return null;
   const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
-  if ((await exportedPrices(clickhouse, asked, { tokens, state })) > MAX_EXPORT_PRICES) throw tooManyPrices();
+  const scope = await priceScope(clickhouse, asked, { tokens, state, maxPrices });
+  if (scope === null) throw tooManyPrices(maxPrices);
   try {
     const rows = isLinePerRow(format, tokens) ? null : await exportedCount(clickhouse, asked, state);
-    const { statement, params, settings } = exportStatement(asked, { format, tokens, state, l1Height });
+    const { statement, params, settings } = exportStatement(asked, {
+      format,
+      tokens,
+      state,
+      l1Height,
+      scope,
+    });
     const file = await clickhouse.file(statement, params, { signal, settings });
     // An error after this reaches whoever reads the file.
     file.on('error', () => {});
@@ -134,8 +145,8 @@ async function tryOpen(
   }
 }
 
-function tooManyPrices(): HttpError {
-  const text = `The hours of its transfers have more than ${figure(MAX_EXPORT_PRICES)} prices of their tokens: ask for a shorter range.`;
+function tooManyPrices(maxPrices: number): HttpError {
+  const text = `The export needs more than ${figure(maxPrices)} prices; ask for a shorter range.`;
   return invalidInput({ non_field_errors: [text] });
 }
 

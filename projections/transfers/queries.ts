@@ -10,11 +10,12 @@ import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
 export {
   MAX_EXPORT_PRICES,
+  PRICES_OF_HOUR,
   exportStatement,
   exportedCount,
-  exportedPrices,
   exportedTokens,
   isSettledAbove,
+  priceScope,
   rangeState,
 } from '../transfer-export.ts';
 export type { ExportFormat, ExportedToken, TransferExport } from '../transfer-export.ts';

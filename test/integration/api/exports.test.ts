@@ -8,6 +8,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { openExport } from '../../../api/export/open.ts';
+import { figure } from '../../../api/http/stated-limits.ts';
 import type { TransferSearch } from '../../../api/transfers/filters.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
@@ -955,7 +956,11 @@ test('a stream reads blocks with many transfers in parts', async () => {
 });
 
 /** Begins an export whose statement has so little memory. */
-async function openWithin(bytes: number, query: Partial<TransferSearch>, format: Format) {
+async function openWithin(
+  bytes: number,
+  query: Partial<TransferSearch>,
+  asked: { readonly format: Format; readonly maxPrices?: number },
+) {
   const limited: Pick<ClickHouse, 'file'> = {
     file: async (statement, params, options) => {
       const settings = { ...options.settings, max_memory_usage: bytes };
@@ -967,10 +972,10 @@ async function openWithin(bytes: number, query: Partial<TransferSearch>, format:
   const none = { felts: {}, block: null, startTime: null, endTime: null, asOf: null };
   const search = { ...none, fromBlock: null, toBlock: null, order: 'asc' as const, ...query };
   const reading = { clickhouse, pool: world.pool, signal, servedBuilds: () => servedBuilds(world.pool) };
-  return await openExport(reading, { search, format });
+  return await openExport(reading, { ...asked, search });
 }
 
-test('an export holds only the prices of the hours in which it has transfers, and the last of others', async () => {
+test('an export holds the prices of its range, or if these are too many those of the hours in which it has transfers', async () => {
   const token = toFelt(0x9a1dn);
   const hourMs = 3_600_000;
   const start = Math.ceil(START_MS / hourMs + 1) * hourMs;
@@ -1007,26 +1012,50 @@ test('an export holds only the prices of the hours in which it has transfers, an
     return { height, timestamp, chunk: 'live', transfers: [aTransfer(about)] };
   });
   const wanted = blocks.map(({ timestamp }) => priceOf(timestamp * 1000));
+  const used = new Set(blocks.map(({ timestamp }) => Math.floor((timestamp * 1000) / hourMs)));
+  const pointsIn = (hour: number): number => (hour * hourMs < start ? 0 : ([0, 1800][hour % 5] ?? 3600));
+  const needed = Array.from({ length: 512 }, (_, i) => start / hourMs + i - 1)
+    .map((hour) => (used.has(hour) ? pointsIn(hour) + 3 : Math.min(pointsIn(hour), 1)))
+    .reduce((sum, n) => sum + n, 0);
+  const tooMany = (prices: string) => ({
+    non_field_errors: [`The export needs more than ${prices} prices; ask for a shorter range.`],
+  });
+  const setPoints = async (hour: number): Promise<void> =>
+    await owner.command(`INSERT INTO ${hourly} SELECT * REPLACE (4000000000 AS points, seq + 1 AS seq)
+      FROM ${hourly} FINAL WHERE token = ${tokenSql} AND hour = ${hour}`);
+  const unused = touched.find(({ hour }) => hour % 5 > 1 && !used.has(hour))?.hour ?? 0;
+  const last = Math.max(...[...used].filter((hour) => hour % 5 > 1));
+  const reads = vi.spyOn(owner, 'rows');
   try {
     await write(blocks);
     for (const query of [
       { felts: { token } },
       { felts: { account: ACCOUNT }, fromBlock: HEIGHTS },
       { fromBlock: HEIGHTS, toBlock: HEIGHTS + 30 },
-    ]) {
-      const { file } = await openWithin(100_000_000, query, 'csv');
-      const { rows } = await rowsOf('csv', await buffer(file));
-      expect(rows.map((row) => row['price_usd'])).toEqual(wanted);
-    }
+    ])
+      for (const [bytes, maxPrices] of [
+        [300_000_000, 6_000_000],
+        [100_000_000, needed],
+      ] as const) {
+        const { file } = await openWithin(bytes, query, { format: 'csv', maxPrices });
+        const { rows } = await rowsOf('csv', await buffer(file));
+        expect(rows.map((row) => row['price_usd'])).toEqual(wanted);
+        const isByHours = reads.mock.calls.some(([{ name }]) => name === 'export.hours');
+        expect(isByHours).toBe(maxPrices === needed);
+        reads.mockClear();
+      }
+    await expect(
+      openWithin(100_000_000, { felts: { token } }, { format: 'csv', maxPrices: needed - 1 }),
+    ).rejects.toMatchObject({ status: 400, errors: tooMany(figure(needed - 1)) });
     // An hour with so many prices that they would not fit into memory.
-    await owner.command(`INSERT INTO ${hourly} (token, hour, points, seq)
-      SELECT ${tokenSql}, ${start / hourMs + 17}, 4000000000, 4000000000`);
+    await setPoints(unused);
+    const { rows } = await rowsOf('csv', (await download('csv', { token })).body);
+    expect(rows.map((row) => row['price_usd'])).toEqual(wanted);
+    await setPoints(last);
     const { status, body } = await download('csv', { token });
-    const { errors } = JSON.parse(body.toString());
-    const text =
-      'The hours of its transfers have more than 6,000,000 prices of their tokens: ask for a shorter range.';
-    expect([status, errors]).toEqual([400, { non_field_errors: [text] }]);
+    expect([status, JSON.parse(body.toString()).errors]).toEqual([400, tooMany('6,000,000')]);
   } finally {
+    reads.mockRestore();
     await write(blocks, 'block.reverted');
   }
 });
@@ -1034,7 +1063,7 @@ test('an export holds only the prices of the hours in which it has transfers, an
 test('a range with more transfers than fit into the memory of a statement is exported', async () => {
   // The last test: their token is that of other transfers, which every block names.
   await writeBulk(owner, names, { token: COIN, perBlock: 30_000, below: FORK });
-  const { file } = await openWithin(700_000_000, { fromBlock: 0, toBlock: HEIGHTS }, 'ndjson');
+  const { file } = await openWithin(700_000_000, { fromBlock: 0, toBlock: HEIGHTS }, { format: 'ndjson' });
   // It is sorted before it begins.
   const [first] = (await once(file, 'data')) as [Buffer];
   expect(JSON.parse(first.toString().split('\n')[0] ?? '')).toMatchObject({ block: 0 });
