@@ -73,7 +73,7 @@ async function writeFile(
     order: 'asc',
     asOf: null,
   } as const;
-  const { file, rows } = await openExport(reading, { search, format: 'parquet' });
+  const { file, rows } = await openExport(reading, { search, format: 'parquet', maxPrices: Infinity });
   const summary = Promise.withResolvers<FileSummary>();
   const body = exportBody({
     file,

@@ -4,6 +4,9 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import { openBuild } from '../../../projections/engine/builds.ts';
+import { prices } from '../../../projections/prices/projector.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
@@ -87,6 +90,23 @@ test('a file has 100,000 heights by default', async () => {
     1,
     expect.stringContaining('The target holds files of 5 heights each: use --heights 5'),
   ]);
+});
+
+test('files hold the prices of their hours however many they are', async () => {
+  const owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  const { ohlc_hourly: hourly } = (await openBuild(world.pool, owner, prices)).names;
+  const setHour = async (seq: number, isDeleted: 0 | 1): Promise<void> =>
+    await owner.command(`INSERT INTO ${hourly} (token, hour, points, seq, is_deleted)
+      SELECT unhex('${COIN.slice(2)}'), ${Math.floor((blocks[0]?.timestamp ?? 0) / 3600)}, 4000000000, ${seq}, ${isDeleted}`);
+  try {
+    await setHour(1, 0);
+    const { status } = await fetch(`${world.url}/api/export/transfers.csv?token=${COIN}`, { headers });
+    expect(status).toBe(400);
+    expect(await build(join(folder, 'priced'), '--heights', '5')).toMatchObject({ code: 0, stderr: '' });
+  } finally {
+    await setHour(2, 1);
+    await owner.close();
+  }
 });
 
 test('a file is served once the manifest lists it', async () => {
