@@ -211,7 +211,7 @@ function exportColumns(
     ['fee_unit', feltSql('t.fee_unit')],
     ['execution_status', 'CAST(t.execution_status AS String)'],
     ['finality', `if(t.block_desc >= ${MAX_UINT32 - (l1Height ?? -1)}, 'ACCEPTED_ON_L1', 'ACCEPTED_ON_L2')`],
-    ['price_usd', 'toFloat64OrNull(p.usd)'],
+    ['price_usd', 'p.usd'],
   ];
 }
 
@@ -269,7 +269,7 @@ const IN_RANGE = 'hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}';
  */
 function prices(asked: TransferExport, parts: number, scope: PriceScope): string {
   const ofTokens = `FINAL WHERE ${among(parts)} AND`;
-  const points = `SELECT token, observed_at, usd FROM ${asked.tables.table('price_points')} ${ofTokens}`;
+  const points = `SELECT token, observed_at, toFloat64OrNull(usd) AS usd FROM ${asked.tables.table('price_points')} ${ofTokens}`;
   const hourly = `${asked.tables.table('ohlc_hourly')} ${ofTokens}`;
   const hours = pricedHours(asked);
   const inRange =
@@ -277,10 +277,10 @@ function prices(asked: TransferExport, parts: number, scope: PriceScope): string
       ? `${points} ${IN_RANGE}`
       : `${points} (token, hour) IN (${hours})
       UNION ALL
-      SELECT token, close_at AS observed_at, close_usd AS usd FROM ${hourly} ${IN_RANGE} AND (token, hour) NOT IN (${hours})`;
+      SELECT token, close_at AS observed_at, toFloat64OrNull(close_usd) AS usd FROM ${hourly} ${IN_RANGE} AND (token, hour) NOT IN (${hours})`;
   return `${inRange}
       UNION ALL
-      SELECT token, max(close_at) AS observed_at, argMax(close_usd, hour) AS usd
+      SELECT token, max(close_at) AS observed_at, toFloat64OrNull(argMax(close_usd, hour)) AS usd
       FROM ${hourly} hour < {first_hour:UInt32} GROUP BY token`;
 }
 
@@ -289,7 +289,7 @@ const hourParams = ({ first_time: first, last_time: last }: RangeState): Params 
   last_hour: Math.floor(last / HOUR_SECONDS),
 });
 
-/** Prices of one export: ClickHouse holds them in memory, about 95 bytes for each. */
+/** Prices of one export: ClickHouse holds them in memory, about 80 bytes for each. */
 export const MAX_EXPORT_PRICES = 6_000_000;
 /**
  * What an hour in which a token has rows takes in the set of hours, in prices. The set takes 0.3 GB up to 2^21 hours and 0.9 GB

@@ -994,7 +994,7 @@ test('an export holds the prices of its range, or if these are too many those of
   const [points = '', hourly = ''] = [tables['price_points'], tables['ohlc_hourly']];
   const tokenSql = `toFixedString(unhex('${token.slice(2)}'), 32)`;
   await owner.command(`INSERT INTO ${points} (token, hour, observed_at, price, usd, source, seq, is_deleted)
-    SELECT ${tokenSql}, intDiv(at, ${hourMs}) AS h, ${start} + 1 + number * 1000 AS at, number + 1, toString((number + 1) / 8), 'one', number, 0
+    SELECT ${tokenSql}, intDiv(at, ${hourMs}) AS h, ${start} + 1 + number * 1000 AS at, number + 1, toDecimalString((number + 1) / 8, 40), 'one', number, 0
     FROM numbers(${hours * 3600}) WHERE h % 5 != 0 AND (h % 5 != 1 OR at % ${hourMs} >= ${hourMs / 2})`);
   const touched = Array.from({ length: hours }, (_, i) => ({ token, hour: start / hourMs + i }));
   for (const { sql, params } of prices.derive?.(touched) ?? [])
@@ -1034,7 +1034,7 @@ test('an export holds the prices of its range, or if these are too many those of
       { fromBlock: HEIGHTS, toBlock: HEIGHTS + 30 },
     ])
       for (const [bytes, maxPrices] of [
-        [300_000_000, 6_000_000],
+        [160_000_000, 6_000_000],
         [100_000_000, needed],
       ] as const) {
         const { file } = await openWithin(bytes, query, { format: 'csv', maxPrices });
