@@ -260,7 +260,11 @@ async function replaceRows(
     const rows = `(${condition})${excludeNewer} AND is_deleted = 0 AND (${key}, seq) IN (SELECT ${key}, seq FROM ${listed})`;
     await deleteRows(clickhouse, pair.ours, rows, params, listed);
   }
-  const missing = `${pair.theirs} FINAL WHERE (${condition})${excludeNewer}
+  // Sums that writers have recomputed since they were listed are right.
+  const excludeRecomputed = pair.isDerived
+    ? ` AND (${key}) NOT IN (SELECT ${key} FROM ${pair.ours} ${prewhere(condition)} WHERE seq > (SELECT max(seq) FROM ${pair.theirs} ${prewhere(condition)}))`
+    : '';
+  const missing = `${pair.theirs} FINAL WHERE (${condition})${excludeNewer}${excludeRecomputed}
     AND (${columns}) NOT IN (SELECT ${columns} FROM ${pair.ours} FINAL ${prewhere(condition)})`;
   const inserted = await countRows(clickhouse, missing, params);
   if (inserted > 0) {

@@ -162,6 +162,8 @@ test('deletes wrong sums while blocks are written', async () => {
   });
   expect(deletedFrom).toEqual([firstTable('account_ledger_by_block'), sums]);
   expect(report.differences).toEqual([]);
+  const rows = { deleted: 1, inserted: 0 };
+  expect(report.repairedTables).toEqual({ account_ledger_by_block: rows, account_ledger_ranges: rows });
   expect(await nobodys()).toEqual([]);
   expect((await look(false, {})).differences).toEqual([]);
 });
