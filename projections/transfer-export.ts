@@ -291,6 +291,8 @@ const hourParams = ({ first_time: first, last_time: last }: RangeState): Params 
 
 /** Prices of one export: ClickHouse holds them in memory, about 80 bytes for each. */
 export const MAX_EXPORT_PRICES = 6_000_000;
+/** So many are read without looking for the hours that need them. */
+export const MAX_RANGE_PRICES = 2_000_000;
 /**
  * What an hour in which a token has rows takes in the set of hours, in prices. The set takes 0.3 GB up to 2^21 hours and 0.9 GB
  * above, which this rules out.
@@ -298,7 +300,7 @@ export const MAX_EXPORT_PRICES = 6_000_000;
 export const PRICES_OF_HOUR = 3;
 
 /**
- * The prices that an export holds: all of its range if these fit, because the hours of its rows take another reading of the rows.
+ * The prices that an export holds: all of its range if these are few, because the hours of its rows take another reading of the rows.
  *
  * @param about.maxPrices Infinity: the prices of the hours are held however many they are
  * @returns null: more than `maxPrices`
@@ -330,7 +332,7 @@ export async function priceScope(
     return row?.n ?? 0;
   };
   const ofRange = await count('export.prices', `SELECT sum(points) AS n ${inRange}`);
-  if (ofRange <= Math.min(maxPrices, MAX_EXPORT_PRICES)) return 'range';
+  if (ofRange <= Math.min(maxPrices, MAX_RANGE_PRICES)) return 'range';
   if (maxPrices === Infinity) return 'hours';
   return (await count('export.hours', inHours)) <= maxPrices ? 'hours' : null;
 }

@@ -4,7 +4,7 @@ import { z } from 'zod';
 
 import type { Logger } from '../../infra/log.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
-import { MAX_EXPORT_PRICES, PRICES_OF_HOUR } from '../../projections/transfers/queries.ts';
+import { MAX_EXPORT_PRICES, MAX_RANGE_PRICES, PRICES_OF_HOUR } from '../../projections/transfers/queries.ts';
 import { exportRecord } from '../../schemas/api/exports.ts';
 import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
@@ -98,7 +98,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     limits: [
       readLimit('export'),
       `Transfers of all exports per second while pages are read: \`EXPORT_RATE\` of the operator, by default ${figure(ROWS_PER_CORE)} for each core`,
-      `Prices that an export may need (400), which are those of its tokens in its range or, if these are more, those of the hours in which they have transfers, ${PRICES_OF_HOUR} more for each such hour of a token, and one for each other: ${figure(MAX_EXPORT_PRICES)}`,
+      `Prices that an export may need (400): ${figure(MAX_EXPORT_PRICES)}. If its tokens have more than ${figure(MAX_RANGE_PRICES)} in its range, it needs those of the hours in which they have transfers, plus ${PRICES_OF_HOUR} for each such hour of a token and 1 for each other hour`,
       `Minutes until a file must have begun, including the sorting of a range without a filter (503): ${readClasses.export.readMs / 60_000}`,
       `Minutes until an export that is still being sent breaks off: ${readClasses.export.timeoutMs / 60_000}`,
       'Seconds until a client that takes nothing is disconnected: 60',

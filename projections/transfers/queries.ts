@@ -10,6 +10,7 @@ import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
 export {
   MAX_EXPORT_PRICES,
+  MAX_RANGE_PRICES,
   PRICES_OF_HOUR,
   exportStatement,
   exportedCount,

@@ -342,7 +342,7 @@ export class Operations extends HeyApiClient {
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Requests of a key that read at a time: 1, of a user 1; others wait, up to 10 s (503)
      * - Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core
-     * - Prices that an export may need (400), which are those of its tokens in its range or, if these are more, those of the hours in which they have transfers, 3 more for each such hour of a token, and one for each other: 6,000,000
+     * - Prices that an export may need (400): 6,000,000. If its tokens have more than 2,000,000 in its range, it needs those of the hours in which they have transfers, plus 3 for each such hour of a token and 1 for each other hour
      * - Minutes until a file must have begun, including the sorting of a range without a filter (503): 10
      * - Minutes until an export that is still being sent breaks off: 60
      * - Seconds until a client that takes nothing is disconnected: 60
