@@ -42,15 +42,15 @@ export interface ClickHouse extends Reads {
   close(): Promise<void>;
 }
 
-/** The same client, whose reads and commands also end with a signal. */
+/** The same client; once the signal fires, its reads and commands are no longer waited for. */
 export function endingWith<C extends Pick<ClickHouse, 'rows' | 'command'>>(
   clickhouse: C,
   signal: AbortSignal,
 ): C {
   const rows: ClickHouse['rows'] = async (query, params, options) =>
-    await clickhouse.rows(query, params, { signal, ...options });
+    await clickhouse.rows(query, params, { ...options, signal });
   const command: ClickHouse['command'] = async (sql, options) =>
-    await clickhouse.command(sql, { signal, ...options });
+    await clickhouse.command(sql, { ...options, signal });
   return { ...clickhouse, rows, command };
 }
 

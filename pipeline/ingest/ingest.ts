@@ -68,7 +68,7 @@ async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): P
     await health.progress('start');
   } catch (error) {
     if (!signal.aborted) throw error;
-    // Another process that still fails raises them again.
+    // Another process that still fails raises its alarm of failures again.
     await health.clearFinished(['start']);
     return;
   }

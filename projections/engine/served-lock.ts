@@ -105,7 +105,7 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
  * Runs `work` while no writer of these projections writes a batch and no process creates or drops a build.
  *
  * @param texts `task` names the work, `remedy` says what was not done and what to do
- * @param work gets the transaction, and a signal; once that is aborted, writers go on and every statement of `work` fails
+ * @param work gets the transaction, and a signal; once that is aborted, writers go on and every statement in the transaction fails
  * @throws CONFLICT when a batch takes too long to end, or the work takes longer than `holdMs`
  */
 export async function withWritersStopped<T>(
@@ -132,8 +132,10 @@ export async function withWritersStopped<T>(
       }
       const stopPings = startPings(tx);
       const late = new AbortController();
+      const tooLong = (cause?: unknown): AppError =>
+        new AppError('CONFLICT', `${task} took over ${holdMs / 1000} s: ${remedy}`, { cause });
       const timer = setTimeout(() => {
-        late.abort(new AppError('CONFLICT', `${task} took over ${holdMs / 1000} s: ${remedy}`));
+        late.abort(tooLong());
         // Releases the locks, also while `work` waits for a store.
         void tx.query('ROLLBACK').catch(() => {});
       }, holdMs);
@@ -142,8 +144,7 @@ export async function withWritersStopped<T>(
         late.signal.throwIfAborted();
         return result;
       } catch (error) {
-        late.signal.throwIfAborted();
-        throw error;
+        throw late.signal.aborted && error !== late.signal.reason ? tooLong(error) : error;
       } finally {
         clearTimeout(timer);
         stopPings();
