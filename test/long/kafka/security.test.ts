@@ -70,7 +70,8 @@ async function expectSentence(
     role,
   );
   const logged = [...stdout.matchAll(/^\{"level":60,.*"msg":"(.*)"\}$/gm)].map(([, message]) => message);
-  const said = logged.length > 0 ? logged : [stderr.trim()];
+  // A command logs to stderr, before its error.
+  const said = logged.length > 0 ? logged : stderr.trim().split('\n').slice(-1);
   expect(said, stdout + stderr).toEqual([expect.stringMatching(sentence)]);
   expect(stdout + stderr).not.toMatch(/secret|wrong password/);
   expect(code).toBe(1);
