@@ -52,7 +52,9 @@ async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): P
           await identifyChain(deps, signal);
           await openChunks(deps, signal);
         } catch (error) {
-          if (!signal.aborted) await health.failed('start', error, attempt);
+          // While a store is unavailable, an alarm may be stored late, after it was cleared; a long outage is a stall.
+          const isStore = codeOf(error) === 'STORE_UNAVAILABLE';
+          if (!signal.aborted && !isStore) await health.failed('start', error, attempt);
           throw error;
         }
       },

@@ -191,7 +191,7 @@ test('raises an alarm while the node is unavailable at startup, and indexes when
   world.faulty.part = 'node';
   world.startIngester();
   await world.clock.run(90_000);
-  expect(alarmsOf(world)).toEqual(['ingest.failing:start', 'ingest.stalled:start']);
+  expect(alarmsOf(world)).toEqual(['ingest.stalled:start']);
   world.faultRates.faults = 0;
   await world.clock.run(60_000);
   expect(alarmsOf(world)).toEqual([]);
