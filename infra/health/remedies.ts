@@ -13,7 +13,8 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
       'read the error in the detail; for `RECORDS_INCOMPLETE` see "PostgreSQL fail-over" in operations.md',
   },
   'ingest.failing:start': {
-    meaning: 'the ingester cannot start: five retryable errors in a row, or one that is not retryable',
+    meaning:
+      'the ingester cannot start: five retryable errors in a row that are not of a store, or one that is not retryable',
     action: 'read the error in the detail; for `CHAIN_MISMATCH` or `NODE_…` check `STARKNET_RPC_URL`',
   },
   'ingest.stalled:': {
