@@ -13,6 +13,7 @@ import { createPool } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { migrate } from '../../infra/postgres/migrate.ts';
 import { chainProjections } from '../../projections/index.ts';
+import { servedBuilds } from '../../projections/served.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import type { ProjectionMetrics } from '../../projections/engine/metrics.ts';
 import { runClickHouseProjections } from '../../projections/engine/run/clickhouse-runner.ts';
@@ -174,4 +175,18 @@ export async function until(holds: () => Promise<boolean>, ms = 50_000): Promise
     if (Date.now() > end) throw new Error(`condition not met after ${ms} ms: ${holds.toString()}`);
     await sleep(50);
   }
+}
+
+/** The served ledger has an account which the log does not have. */
+export async function giveToNobody(world: Pick<ProjectionWorld, 'pool' | 'clickhouse'>): Promise<void> {
+  const served = await servedBuilds(world.pool);
+  const [byBlock, ranges] = [served.table('account_ledger_by_block'), served.table('account_ledger_ranges')];
+  const of = (from: string): string =>
+    `FROM ${from} FINAL WHERE range = 0 AND delta > 0 ORDER BY token LIMIT 1`;
+  await world.clickhouse.command(
+    `INSERT INTO ${byBlock} SELECT range, toFixedString('nobody', 32), token, block, 5, 1, seq, 0 ${of(byBlock)}`,
+  );
+  await world.clickhouse.command(
+    `INSERT INTO ${ranges} SELECT toFixedString('nobody', 32), token, range, 5, 1, seq, 0 ${of(ranges)}`,
+  );
 }

@@ -22,7 +22,7 @@ import type { Projection } from '../../../projections/define.ts';
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
 import { tokenHolders } from '../../../projections/token-holders/projector.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
-import { projectionWorld, until } from '../../support/projection-world.ts';
+import { giveToNobody, projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
 /** Deferred tables on a real log: derived beside a runner, and rebuilt. */
@@ -110,19 +110,6 @@ const rebuildNow = async (
   return await rebuild({ ...deps(), clickhouse, clock, metrics }, wanted, { swap, onProgress: () => {} });
 };
 
-/** The served ledger has an account which the log does not have. */
-const giveToNobody = async (): Promise<void> => {
-  const served = await servedBuilds(world.pool);
-  const [byBlock, ranges] = [served.table('account_ledger_by_block'), served.table('account_ledger_ranges')];
-  const of = (from: string): string =>
-    `FROM ${from} FINAL WHERE range = 0 AND delta > 0 ORDER BY token LIMIT 1`;
-  await world.clickhouse.command(
-    `INSERT INTO ${byBlock} SELECT range, toFixedString('nobody', 32), token, block, 5, 1, seq, 0 ${of(byBlock)}`,
-  );
-  await world.clickhouse.command(
-    `INSERT INTO ${ranges} SELECT toFixedString('nobody', 32), token, range, 5, 1, seq, 0 ${of(ranges)}`,
-  );
-};
 /** As `tds verify --repair`. */
 const repair = async (clickhouse = world.clickhouse): Promise<VerifyReport> => {
   await world.pool.query(
@@ -307,7 +294,7 @@ test('a pass that a later one overtakes clears no marks', async () => {
 test('a repair that deletes the rows of a pair which the log does not have derives the pair again', async () => {
   const target = await targetOf();
   const before = await held();
-  await giveToNobody();
+  await giveToNobody(world);
   await markAgain(world, deferredProjections, { from: 0, to: 1023 });
   await deriveBuild(deps(), target);
   expect(await held()).toHaveLength(before.length + 1);
@@ -326,7 +313,7 @@ test.each([
   ['marks the blocks', /^INSERT INTO token_holders_due/],
 ])('a repair that was interrupted before it %s is completed by the next one', async (_, statement) => {
   const before = await held();
-  await giveToNobody();
+  await giveToNobody(world);
   await markAgain(world, deferredProjections, { from: 0, to: 1023 });
   await deriveBuild(deps(), await targetOf());
   expect(await held()).toHaveLength(before.length + 1);
@@ -417,7 +404,7 @@ test('a rebuild together with its source derives the balances from the new ledge
 
 test('an unfinished rebuild derives again what a repair changed, and swaps in the balances of the log', async () => {
   const before = await held();
-  await giveToNobody();
+  await giveToNobody(world);
   await rebuildNow([tokenHolders], false);
   await repair();
   const { builds, isSwapped } = await rebuildNow([tokenHolders]);
@@ -431,7 +418,7 @@ test.each([
   ['together with it', [[tokenHolders, accountLedger]]],
 ])('an unfinished rebuild begins anew when its source is rebuilt %s', async (_, runs) => {
   const before = await held();
-  await giveToNobody();
+  await giveToNobody(world);
   await rebuildNow([tokenHolders], false);
   const reports = [];
   for (const run of runs) reports.push(await rebuildNow(run));
@@ -445,7 +432,7 @@ test.each([
 
 test('a rebuild swaps nothing when its source is rebuilt meanwhile', async () => {
   const before = await held();
-  await giveToNobody();
+  await giveToNobody(world);
   let isSourceRebuilt = false;
   const clickhouse = {
     ...world.clickhouse,

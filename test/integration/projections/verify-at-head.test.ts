@@ -7,7 +7,7 @@ import type { ServedLock } from '../../../projections/engine/served-lock.ts';
 import { verify } from '../../../projections/engine/verify/verify.ts';
 import type { VerifyReport } from '../../../projections/engine/verify/verify.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
-import { firstTable, projectionWorld } from '../../support/projection-world.ts';
+import { firstTable, giveToNobody, projectionWorld } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
 /** Verifications and repairs of a range that gets a block whenever they look at it. */
@@ -49,17 +49,6 @@ const nobodys = async (): Promise<unknown[]> =>
     `SELECT range FROM {{account_ledger_by_block}} FINAL WHERE account = toFixedString('nobody', 32)
      UNION ALL SELECT range FROM {{account_ledger_ranges}} FINAL WHERE account = toFixedString('nobody', 32)`,
   );
-const giveToNobody = async (): Promise<void> => {
-  const [byBlock, ranges] = [firstTable('account_ledger_by_block'), firstTable('account_ledger_ranges')];
-  const of = (from: string): string =>
-    `FROM ${from} FINAL WHERE range = 0 AND delta > 0 ORDER BY token LIMIT 1`;
-  await world.clickhouse.command(
-    `INSERT INTO ${byBlock} SELECT range, toFixedString('nobody', 32), token, block, 5, 1, seq, 0 ${of(byBlock)}`,
-  );
-  await world.clickhouse.command(
-    `INSERT INTO ${ranges} SELECT toFixedString('nobody', 32), token, range, 5, 1, seq, 0 ${of(ranges)}`,
-  );
-};
 
 interface Events {
   /** After the first sums were recomputed from the served tables, once for each reading of the log. */
@@ -112,7 +101,7 @@ test('finds no difference in correct sums that new blocks change whenever they a
 
 test('repairs rows and sums of a range that gets new blocks whenever they are compared', async () => {
   await start();
-  await giveToNobody();
+  await giveToNobody(world);
   const before = height;
   const report = await look(true, { afterDerive: moveHead });
   expect(height).toBeGreaterThan(before + 2);
@@ -127,7 +116,7 @@ test('repairs rows and sums of a range that gets new blocks whenever they are co
 
 test('names the repaired rows when blocks are written again whenever they are compared with them', async () => {
   await start();
-  await giveToNobody();
+  await giveToNobody(world);
   const block = busyBlock(height - 1, 4);
   const isRepaired = async (): Promise<boolean> => (await nobodys()).length === 0;
   const failing = look(true, {
@@ -150,7 +139,7 @@ test('names the repaired rows when blocks are written again whenever they are co
 
 test('deletes wrong sums while blocks are written', async () => {
   await start();
-  await giveToNobody();
+  await giveToNobody(world);
   const sums = firstTable('account_ledger_ranges');
   const deletedFrom: string[] = [];
   const report = await look(true, {
@@ -170,7 +159,7 @@ test('deletes wrong sums while blocks are written', async () => {
 
 test('names the repaired rows when writers do not stop for the repair of sums', async () => {
   await start();
-  await giveToNobody();
+  await giveToNobody(world);
   const impatient: ProjectionWorld['pool'] = {
     ...world.pool,
     async connect() {
