@@ -13,7 +13,7 @@ export interface Live {
   readonly error: Error | null;
   /** Transfers of the block whose end has not been sent yet. */
   readonly unended: number;
-  /** Blocks above this height were reverted since the stream began; Infinity: none was. */
+  /** Blocks above this height were reverted since the list was read; Infinity: none was. */
   readonly lastValid: number;
 }
 

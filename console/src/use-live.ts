@@ -8,6 +8,8 @@ import { client, shownError } from './loading.ts';
 
 /** Messages are shown together: a chain may have a hundred transfers a second. */
 const FLUSH_MS = 250;
+/** A stream from a height begins with its block; if none has come after this time, that height was reverted. */
+const SILENT_MS = 5000;
 
 /**
  * Follows the stream while the screen is in view, and goes on behind the newest message when it is again; another `key` restarts it.
@@ -29,7 +31,15 @@ export function useLive(
       if (isDirty) setShown({ key, live: state });
       isDirty = false;
     }, FLUSH_MS);
+    const noteSilence = (): void => {
+      const { blocks, unended, error, lastValid } = state;
+      if (from === 'new' || blocks.length > 0 || unended > 0 || error !== null) return;
+      state = { ...state, lastValid: Math.min(lastValid, from - 1) };
+      isDirty = true;
+    };
     const follow = async (signal: AbortSignal): Promise<void> => {
+      const silence = setTimeout(noteSilence, SILENT_MS);
+      signal.addEventListener('abort', () => clearTimeout(silence));
       for await (const message of client().stream({ ...options, ...next, signal })) {
         state = applyMessage({ ...state, error: null }, message);
         next = { from: message.cursor };

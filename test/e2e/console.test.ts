@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 
 import { parse } from 'csv-parse/sync';
-import type { Page, Request } from 'playwright-core';
+import type { Page, Request, Route } from 'playwright-core';
 import { request } from 'undici';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -15,6 +15,7 @@ import { amountText, countText, usdText } from '../../console/src/format.ts';
 import { EVENT_CHECKS } from '../../console/src/ui/event-check.ts';
 import { topics } from '../../schemas/topics.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import { WIDTHS, browse } from '../support/browser.ts';
 import type { Browsing } from '../support/browser.ts';
 import { spawnRole } from '../support/faults/role.ts';
@@ -710,9 +711,18 @@ describe('the console in a browser', () => {
     await expectNewestTransfers(STRK);
   });
 
-  test('drops the listed transfers of a reverted block, also before another block', async () => {
+  test.each([
+    ['', 0],
+    [', and before the stream has begun', 3000],
+  ])('drops the listed transfers of a reverted block, also before another block%s', async (_, delayMs) => {
     const { page } = browsing;
-    const streaming = page.waitForResponse(/\/api\/stream\/transfers\//);
+    const stream = /\/api\/stream\/transfers\//;
+    const late = async (route: Route): Promise<void> => {
+      await sleep(delayMs);
+      await route.continue();
+    };
+    await page.route(stream, late, { times: 1 });
+    const streaming = delayMs > 0 ? page.waitForRequest(stream) : page.waitForResponse(stream);
     await page.reload();
     await streaming;
     await expectNewestTransfers(STRK);
