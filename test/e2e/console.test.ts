@@ -711,6 +711,19 @@ describe('the console in a browser', () => {
     await expectNewestTransfers(STRK);
   });
 
+  test('counts the transfers of a block that was listed before it was counted', async () => {
+    const { page } = browsing;
+    const { count } = await api(`/api/transfers/?token=${STRK}&limit=1`, transfers);
+    const uncounted = async (route: Route): Promise<void> => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), count: count - 5 } });
+    };
+    await page.route(/\/api\/transfers\//, uncounted, { times: 1 });
+    await page.reload();
+    await expect.poll(async () => await figure('transfers').textContent()).toBe(countText(count));
+    await expectNewestTransfers(STRK);
+  });
+
   test.each([
     ['', 0],
     [', and before the stream has begun', 3000],

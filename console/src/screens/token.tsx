@@ -3,7 +3,9 @@ import { useEffect } from 'preact/hooks';
 
 import { countText, printable, shortHex } from '../format.ts';
 import { newerThan, streamStart, withFinality } from '../live.ts';
+import type { Live } from '../live.ts';
 import { useEndless, useLoad } from '../loading.ts';
+import type { ListPage } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useLive } from '../use-live.ts';
@@ -14,6 +16,8 @@ import { CsvButton, TransferTable } from '../ui/transfers.tsx';
 import { CopyMark, Count, Logo, Time, Usd } from '../ui/values.tsx';
 import { Charts } from './token-charts.tsx';
 import { Holders, holderPage } from './token-holders.tsx';
+
+type TransferCount = Pick<ListPage<unknown>, 'count' | 'isEstimate'>;
 
 export function Token({ address }: { readonly address: string }): JSX.Element {
   const token = useLoad(async (api, signal) => await api.getToken({ path: { address }, signal }), [address]);
@@ -43,6 +47,8 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
     // A deeper reorg may have outdated what is being reloaded.
   }, [isOutdated, live.lastValid]);
   const rows = withFinality([...newer, ...(list.data?.rows ?? [])], live.final);
+  const total = useTotal(address, newest?.block ?? null, live);
+  const listed = list.data && { ...list.data, count: list.data.count + newer.length };
   return (
     <>
       <h1>
@@ -52,7 +58,7 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
       <Loading of={token}>
         {(one) => (
           <>
-            <Facts token={one} count={list.data} newer={newer.length} holders={holders.data?.count} />
+            <Facts token={one} count={total ?? listed} holders={holders.data?.count} />
             <Charts token={one} />
             <Holders list={holders} token={one} />
           </>
@@ -72,15 +78,29 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
   );
 }
 
+/**
+ * The number of a token's transfers. A list that is read while its newest block is being indexed may not count that block, so
+ * they are counted as of the block once the stream has sent it; null until then.
+ */
+function useTotal(token: string, newest: number | null, { blocks, transfers }: Live): TransferCount | null {
+  const at = blocks.some(({ height }) => height >= (newest ?? Infinity)) ? newest : null;
+  const counted = useLoad(
+    async (api, signal) =>
+      at === null ? null : await api.listTransfers({ query: { token, limit: 1, as_of_block: at }, signal }),
+    [token, at],
+  );
+  if (counted.data === undefined || counted.data === null) return null;
+  const { count, count_is_estimate: isEstimate } = counted.data;
+  return { count: count + transfers.filter(({ block }) => block > (at ?? Infinity)).length, isEstimate };
+}
+
 function Facts({
   token,
   count,
-  newer,
   holders,
 }: {
   readonly token: TokenRow;
-  readonly count: { readonly count: number; readonly isEstimate?: boolean | undefined } | undefined;
-  readonly newer: number;
+  readonly count: TransferCount | undefined;
   readonly holders: number | undefined;
 }): JSX.Element {
   return (
@@ -98,7 +118,7 @@ function Facts({
         )}
       </Figure>
       <Figure name="Transfers" data-figure="transfers">
-        {count === undefined ? '…' : <Count value={count.count + newer} isEstimate={count.isEstimate} />}
+        {count === undefined ? '…' : <Count value={count.count} isEstimate={count.isEstimate} />}
       </Figure>
       <Figure name="Holders" data-figure="holders">
         {holders === undefined ? '…' : countText(holders)}
