@@ -89,8 +89,9 @@ test(
       isRetryable: () => true,
       deadlineMs: 60_000,
     });
-    expect(next).toBe(2);
-    expect(await replica.client.get('test:a')).toBe('2');
+    // An attempt whose answer was lost may have counted too.
+    expect(Number(next)).toBeGreaterThanOrEqual(2);
+    expect(await replica.client.get('test:a')).toBe(String(next));
     counters.close();
     for (const { client } of [master, replica, sentinel]) client.disconnect();
   },
