@@ -25,7 +25,7 @@ export interface TokenListOptions extends ObserverOptions {
 const ALARM = 'tokens.list';
 /** Messages in one publish. */
 const BATCH = 500;
-/** A list that lost a larger share of its tokens since the last reading is refused as broken. */
+/** A list that lost a larger share of its tokens, or of its common ones, since the last reading is refused as broken. */
 const MAX_LOST_SHARE = 0.5;
 /** The share is not checked below this number of tokens. */
 const MIN_TOKENS_FOR_SHARE = 10;
@@ -88,23 +88,39 @@ async function publishChanges(
     log.info({ changed: changed.length, unlisted: unlisted.length, invalid }, 'token list read');
 }
 
-/** @throws FEED_ANSWER_INVALID where too many tokens are gone */
+/** @throws FEED_ANSWER_INVALID where the list lost too many tokens */
 function compare(
   listings: ReadonlyMap<Felt, Listing>,
   published: ReadonlyMap<Felt, Listing>,
 ): { changed: Listing[]; unlisted: Listing[] } {
-  const listed = [...published.values()].filter(hasFlag);
-  const lost = listed.filter(({ token }) => !listings.has(token));
-  if (listed.length >= MIN_TOKENS_FOR_SHARE && lost.length > listed.length * MAX_LOST_SHARE) {
-    throw new AppError(
-      'FEED_ANSWER_INVALID',
-      `the token list lost ${lost.length} of ${listed.length} tokens at once and is refused`,
-    );
-  }
+  // Without its tags a list has no common tokens, whose prices are polled.
+  refuseLoss('tokens', hasFlag, listings, published);
+  refuseLoss('common tokens', ({ common }) => common, listings, published);
+  const gone = [...published.values()].filter((one) => hasFlag(one) && !listings.has(one.token));
   return {
     changed: [...listings.values()].filter((listing) => !isSame(listing, published.get(listing.token))),
-    unlisted: lost.map(({ token, logo }) => ({ token, verified: false, common: false, public: false, logo })),
+    unlisted: gone.map(({ token, logo }) => ({ token, verified: false, common: false, public: false, logo })),
   };
+}
+
+/** @throws FEED_ANSWER_INVALID where too many of the published tokens that were in a selection are not in it any more */
+function refuseLoss(
+  what: string,
+  isSelected: (listing: Listing) => boolean,
+  listings: ReadonlyMap<Felt, Listing>,
+  published: ReadonlyMap<Felt, Listing>,
+): void {
+  const previous = [...published.values()].filter(isSelected);
+  const lost = previous.filter(({ token }) => {
+    const listing = listings.get(token);
+    return listing === undefined || !isSelected(listing);
+  });
+  if (previous.length >= MIN_TOKENS_FOR_SHARE && lost.length > previous.length * MAX_LOST_SHARE) {
+    throw new AppError(
+      'FEED_ANSWER_INVALID',
+      `the token list lost ${lost.length} of ${previous.length} ${what} at once and is refused`,
+    );
+  }
 }
 
 async function publishedListings(pool: Pool): Promise<Map<Felt, Listing>> {

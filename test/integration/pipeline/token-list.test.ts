@@ -8,6 +8,7 @@ import { systemClock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { createTextReader } from '../../../pipeline/observe/http.ts';
+import type { TextReader } from '../../../pipeline/observe/http.ts';
 import { runTokenList } from '../../../pipeline/observe/token-list.ts';
 import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import { toFelt } from '../../../schemas/felt.ts';
@@ -48,11 +49,11 @@ afterAll(async () => {
   await world.close();
 });
 
-async function start(): Promise<void> {
+async function start(list: TextReader = reader): Promise<void> {
   running.push(
     await runTokenList({
       config: { tokenListPollSeconds: 0.05 },
-      reader,
+      reader: list,
       url: tokenListUrl(feed.url),
       pool,
       kafka,
@@ -170,4 +171,28 @@ test('refuses a list without tokens also when as many have left it before', asyn
   feed.faults.clear();
   await eventually(async () => expect(await alarms()).toEqual([]));
   expect(await listed()).toHaveLength(before);
+});
+
+test.each([
+  ['tokens', ['verified'], /lost 11 of 11 tokens at once/],
+  ['common tokens', ['Verified'], /lost 11 of 11 common tokens at once/],
+])('refuses a list that has its tokens, but not the tags of its %s', async (_, tags, detail) => {
+  await pool.query('DELETE FROM tds.token_list');
+  const before = (await listed()).length;
+  const tokens = Array.from({ length: 11 }, (_token, i) => toFelt(BigInt(i + 1)));
+  let current = ['AVNU', 'Verified'];
+  const page = () => ({
+    content: tokens.map((address) => ({ address, tags: current })),
+    totalPages: 1,
+    totalElements: tokens.length,
+  });
+  await start({ get: async () => JSON.stringify(page()), close: async () => {} });
+  await eventually(async () => expect(await listed()).toHaveLength(before + 11));
+  current = tags;
+  await eventually(async () =>
+    expect(await alarms()).toEqual([{ name: 'tokens.list', detail: expect.stringMatching(detail) }]),
+  );
+  current = ['AVNU', 'Verified'];
+  await eventually(async () => expect(await alarms()).toEqual([]));
+  expect(await listed()).toHaveLength(before + 11);
 });
