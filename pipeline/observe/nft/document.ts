@@ -12,6 +12,7 @@ export type Metadata = Omit<
 
 /** A downloaded body. */
 export interface Body {
+  /** Of an image, perhaps only the first. */
   readonly bytes: Buffer;
   /** Media type in lower case, without parameters; '' where there is none. */
   readonly type: string;
@@ -35,9 +36,7 @@ const MAX_DATA_LINK = 524_288;
  * @throws MetadataFailure for anything else
  */
 export function readMetadata(body: Body): Metadata {
-  if (body.type.startsWith('image/')) {
-    return { ...EMPTY, image: link(body.uri) };
-  }
+  if (isImage(body.type)) return { ...EMPTY, image: link(body.uri) };
   const text = body.bytes.toString('utf8').replace(/^\uFEFF/, '');
   if (isSvg(text)) return { ...EMPTY, image: link(svgUri(text)) };
   if (depthOf(text) > MAX_DEPTH) throw unavailable(`the metadata is nested deeper than ${MAX_DEPTH}`);
@@ -52,6 +51,8 @@ export function readMetadata(body: Body): Metadata {
     attributes: attributesOf(document['attributes']),
   };
 }
+
+export const isImage = (mediaType: string): boolean => mediaType.startsWith('image/');
 
 const EMPTY: Metadata = {
   name: null,

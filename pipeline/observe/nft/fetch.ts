@@ -11,6 +11,7 @@ import {
 import type { Egress, EgressAnswer } from '../../egress/egress.ts';
 import { EgressError } from '../../egress/errors.ts';
 import { readDataUri } from './data-uri.ts';
+import { isImage } from './document.ts';
 import type { Body } from './document.ts';
 import { unavailable } from './failure.ts';
 import { MAX_URI_BYTES } from './token-uri.ts';
@@ -128,9 +129,10 @@ function parseUrl(text: string, base?: string): URL {
 
 function bodyOf(uri: string, { status, headers, body, isCut }: EgressAnswer): Body {
   if (status !== 200) throw unavailable(`HTTP ${status}`);
-  if (isCut) throw unavailable(`answer larger than ${MAX_BYTES} bytes`);
   // A repeated header is an array, although its type is string.
   const [contentType = ''] = [headers['content-type'] ?? ''].flat();
-  const [type = ''] = contentType.split(';');
-  return { uri, bytes: body, type: type.trim().toLowerCase() };
+  const [mediaType = ''] = contentType.split(';');
+  const type = mediaType.trim().toLowerCase();
+  if (isCut && !isImage(type)) throw unavailable(`answer larger than ${MAX_BYTES} bytes`);
+  return { uri, bytes: body, type };
 }
