@@ -106,7 +106,7 @@ export async function setCommonTokens(pool: Pool, tokens: readonly Felt[], now: 
 
 /**
  * Makes requested tokens due, unless they were read within `windowMs` or are being read, so that concurrent requests
- * share one reading; makes listed tokens due if they are new.
+ * share one reading; makes listed tokens due if they have no price: a client may have requested them before the feed knew them.
  *
  * @returns the requests that the last reading already answers
  */
@@ -134,9 +134,10 @@ export async function scheduleTokens(
       answered.map(({ token }) => token),
     ]);
     await tx.query(
-      `INSERT INTO tds.price_watch (token, common, due_at)
+      `INSERT INTO tds.price_watch AS stored (token, common, due_at)
        SELECT token, false, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
-       ON CONFLICT (token) DO NOTHING`,
+       ON CONFLICT (token) DO UPDATE SET due_at = excluded.due_at
+       WHERE stored.price IS NULL AND stored.due_at IS NULL`,
       [listed, now],
     );
     return answered.map(({ token, asked_at, read_at }) => ({

@@ -126,6 +126,7 @@ async function answersFor(token: Felt): Promise<[requestedAt: number, outcome: s
 }
 
 interface Watched {
+  price: string | null;
   due_at: number | null;
   read_at: number | null;
   refusal: string | null;
@@ -165,6 +166,18 @@ async function requestAs(caller: string | undefined, ...tokens: Felt[]): Promise
     tokens.map((token) => ({
       key: token,
       value: { type: 'price.requested' as const, v: 1 as const, requested_at: now, token, caller },
+    })),
+  );
+  await publisher.close();
+}
+
+async function list(...tokens: Felt[]): Promise<void> {
+  const publisher = kafka.publisher();
+  await publisher.publish(
+    topics.tokens,
+    tokens.map((token) => ({
+      key: token,
+      value: { type: 'token.listed' as const, v: 1 as const, token, verified: true, observed_at: now },
     })),
   );
   await publisher.close();
@@ -357,15 +370,7 @@ test('ignores requests that expired before the observer started', async () => {
 test('reads a listed token once, and publishes nothing for one unknown to the feed', async () => {
   const unknown = toFelt(0xabcdefn);
   await start();
-  const publisher = kafka.publisher();
-  await publisher.publish(
-    topics.tokens,
-    [wbtc, unknown].map((token) => ({
-      key: token,
-      value: { type: 'token.listed' as const, v: 1 as const, token, verified: true, observed_at: now },
-    })),
-  );
-  await publisher.close();
+  await list(wbtc, unknown);
   await untilRead(wbtc);
   await untilRead(unknown);
   expect((await published(wbtc)).map(({ price }) => String(Number(price))).at(-1)).toBe(
@@ -377,6 +382,20 @@ test('reads a listed token once, and publishes nothing for one unknown to the fe
   await eventually(async () =>
     expect(await metrics.metrics()).toContain('tds_prices_refused_total{reason="untracked"} 1'),
   );
+});
+
+test('reads a listed token again that had no price when a client requested it, and none that has one', async () => {
+  await start();
+  feed.faults.add({ kind: 'missing', tokens: [wbtc] });
+  await request(wbtc, usdc);
+  await untilRead(wbtc);
+  const { read_at: readAt } = await untilRead(usdc);
+  expect(await watched(wbtc)).toMatchObject({ refusal: 'untracked', price: null });
+  feed.faults.clear();
+  now += MINUTE;
+  await list(usdc, wbtc);
+  expect((await untilRead(wbtc)).price).not.toBeNull();
+  expect(await watched(usdc)).toMatchObject({ read_at: readAt });
 });
 
 test.each([
