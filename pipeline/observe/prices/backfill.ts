@@ -61,8 +61,8 @@ const MAX_ATTEMPTS = 8;
 
 /**
  * Publishes the feed's price history, per token from the oldest window to the newest, through the same guard as current
- * prices; the age of a point is taken at its own time. A completed window is recorded and skipped by later runs. A window
- * that was published but not recorded is published again, which is idempotent: readers identify a price by token and time.
+ * prices; the age of a point is taken at its own time. A completed window with prices is recorded and skipped by later runs. A
+ * window that was published but not recorded is published again, which is idempotent: readers identify a price by token and time.
  */
 export async function backfillPrices(options: BackfillOptions): Promise<BackfillReport> {
   const { tokens, signal } = options;
@@ -144,7 +144,8 @@ async function backfillWindow(
     judged.accepted.map((price) => ({ key: token, value: observedMessage(feed.source, token, price) })),
   );
   const isWhole = range.from === start && range.to === end;
-  if (isWhole && clock.wallTime() - range.to > SETTLED_MS)
+  // The feed may add prices later, and other limits may accept what these refuse.
+  if (isWhole && judged.accepted.length > 0 && clock.wallTime() - range.to > SETTLED_MS)
     await recordWindow(options, token, start, judged.accepted.length, judged.state.last);
   return judged;
 }
@@ -172,7 +173,7 @@ function judgeHistory(
   return { accepted, refused, state };
 }
 
-/** Starts of completed windows, with the last price of each. */
+/** Starts of completed windows with prices, with the last price of each. */
 async function completedWindows(
   { pool, feed, stepMs }: BackfillOptions,
   token: Felt,
@@ -181,7 +182,7 @@ async function completedWindows(
     pool,
     windowRow,
     `SELECT window_start, last_price, last_observed_at FROM tds.price_backfilled
-     WHERE token = $1 AND source = $2 AND step_ms = $3`,
+     WHERE token = $1 AND source = $2 AND step_ms = $3 AND points > 0`,
     [token, feed.source, stepMs],
   );
   return new Map(
@@ -201,7 +202,8 @@ async function recordWindow(
 ): Promise<void> {
   await pool.query(
     `INSERT INTO tds.price_backfilled (token, source, step_ms, window_start, points, last_price, last_observed_at)
-     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (token, source, step_ms, window_start) DO UPDATE
+     SET points = excluded.points, last_price = excluded.last_price, last_observed_at = excluded.last_observed_at`,
     [token, feed.source, stepMs, start, points, last?.price ?? null, last?.observedAt ?? null],
   );
 }

@@ -130,6 +130,18 @@ test('publishes the price of every hour, over a kill, and requests no whole wind
   expect((await published(eth)).length).toBe(before);
 });
 
+test('requests a window again that had no price', async () => {
+  const tokens = [addressOf('strk')];
+  const from = NOW - 40 * 24 * HOUR;
+  feed.faults.add({ kind: 'missing', tokens });
+  expect(await backfill({ tokens, from })).toMatchObject({ published: 0, skipped: 0 });
+  feed.faults.clear();
+  expect(await backfill({ tokens, from })).toMatchObject({ published: 40 * 24, skipped: 0 });
+  const again = await backfill({ tokens, from });
+  // The first and the last window are partial.
+  expect(again.skipped).toBe(again.total - 2);
+});
+
 test('waits for Retry-After, and fails when the feed stays unavailable', async () => {
   const tokens = [addressOf('wbtc')];
   feed.faults.add({ kind: 'http429', retryAfter: 90, times: 1 });
