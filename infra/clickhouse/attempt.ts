@@ -5,8 +5,8 @@ import { isBareError, isNetworkError } from '../network-errors.ts';
 import { retry } from '../retry.ts';
 
 /**
- * Runs one request, again while other inserts into its table are under way. A request that took too long,
- * and a response that is not ClickHouse's, become `STORE_UNAVAILABLE`.
+ * Runs one request, again while other inserts into its table are under way. An error of the network, a request that took too
+ * long, and a response that is not ClickHouse's become `STORE_UNAVAILABLE`.
  */
 export async function attempt<T>(
   timeoutMs: number,
@@ -26,6 +26,7 @@ export async function attempt<T>(
     });
   } catch (error) {
     if (deadline.signal.aborted) throw unavailable(`ClickHouse did not answer within ${timeoutMs} ms`, error);
+    if (isNetworkError(error)) throw unavailable('ClickHouse did not answer', error);
     if (caller?.aborted !== true && isBareError(error)) {
       throw unavailable('The response is not from ClickHouse, or is cut off', error);
     }

@@ -56,7 +56,10 @@ describe.each(requests)('%s', (_, request) => {
   test('is retryable when nothing listens', async () => {
     const clickhouse = createClickHouse('http://127.0.0.1:1', { application: 'test' });
     closers.push(() => clickhouse.close());
-    expect(isClickHouseUnavailable(await failureOf(request(clickhouse)))).toBe(true);
+    const error = await failureOf(request(clickhouse));
+    expect(isClickHouseUnavailable(error)).toBe(true);
+    // A network error without the store's name is reported as one of PostgreSQL.
+    expect(error).toMatchObject({ code: 'STORE_UNAVAILABLE', message: 'ClickHouse did not answer' });
   });
 
   test('is retryable when the server does not answer in time', async () => {
