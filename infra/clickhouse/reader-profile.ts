@@ -26,9 +26,10 @@ interface ReaderProfile {
  * whose client has gone is cancelled.
  */
 export function readerSettings(client: ClickHouseClient) {
-  const profileOf = onceSuccessful(() => readProfile(client));
-  return async (settings: Settings): Promise<Settings | null> => {
-    const { isFixed, limits } = await profileOf();
+  let profile: ReaderProfile | null = null;
+  return async (settings: Settings, signal: AbortSignal): Promise<Settings | null> => {
+    profile ??= await readProfile(client, signal);
+    const { isFixed, limits } = profile;
     if (isFixed) return null;
     const lower = LIMITS.flatMap((name) => {
       const [limit = 0, asked = 0] = [limits[name], settings[name]];
@@ -39,11 +40,12 @@ export function readerSettings(client: ClickHouseClient) {
 }
 
 /** @throws `CONFIG_INVALID` when numbers of 64 bits would arrive unquoted, and so rounded */
-async function readProfile(client: ClickHouseClient): Promise<ReaderProfile> {
+async function readProfile(client: ClickHouseClient, signal: AbortSignal): Promise<ReaderProfile> {
   const result = await client.query({
     query: `SELECT toUInt8(getSetting('readonly') = 1) AS fixed, toUInt8(getSetting('${QUOTING}')) AS quoting,
       ${LIMITS.map((name) => `toString(getSetting('${name}')) AS ${name}`).join(', ')}`,
     format: 'JSONEachRow',
+    abort_signal: signal,
   });
   const [row] = profileRows.parse(await result.json());
   if (row === undefined) return { isFixed: false, limits: {} };
@@ -65,17 +67,3 @@ const profileRows = z.array(
     max_bytes_to_read: z.coerce.number(),
   }),
 );
-
-/** Runs `work` until it has succeeded once; then its result is returned. */
-function onceSuccessful<T>(work: () => Promise<T>): () => Promise<T> {
-  let result: Promise<T> | null = null;
-  return async () => {
-    const running = (result ??= work());
-    try {
-      return await running;
-    } catch (error) {
-      if (result === running) result = null;
-      throw error;
-    }
-  };
-}

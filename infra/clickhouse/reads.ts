@@ -76,14 +76,14 @@ const ONE_FORMATTER = { output_format_parallel_formatting: 0 } as const;
 export function createReads(
   http: HttpInterface,
   timeoutMs: number,
-  settingsOf: (settings: Settings) => Promise<Settings | null>,
+  settingsOf: (settings: Settings, signal: AbortSignal) => Promise<Settings | null>,
 ): Reads {
   const read = async (
     { name, sql, format = 'JSONEachRow' }: Pick<ChQuery<unknown>, 'name' | 'sql'> & Partial<FileStatement>,
     params: Params | undefined,
     { signal, settings }: ReadOptions & { readonly signal: AbortSignal },
   ): Promise<Answer> => {
-    const own = await settingsOf({ ...QUOTED, ...settings, log_comment: name });
+    const own = await settingsOf({ ...QUOTED, ...settings, log_comment: name }, signal);
     return await http.send({ sql: `${sql}\nFORMAT ${format}`, params, settings: own ?? {}, signal });
   };
 

@@ -25,8 +25,11 @@ async function serverOf(answer: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-async function clientOf(answer: RequestListener, timeoutMs = 5000): Promise<ClickHouse> {
-  const clickhouse = createClickHouse(await serverOf(answer), { application: 'test', timeoutMs });
+async function clientOf(
+  answer: RequestListener,
+  { timeoutMs = 5000, isReader = false } = {},
+): Promise<ClickHouse> {
+  const clickhouse = createClickHouse(await serverOf(answer), { application: 'test', timeoutMs, isReader });
   closers.push(() => clickhouse.close());
   return clickhouse;
 }
@@ -38,6 +41,15 @@ const requests: [string, (clickhouse: ClickHouse) => Promise<unknown>][] = [
   ['a command', (clickhouse) => clickhouse.command('SELECT 1')],
   ['an insert', (clickhouse) => clickhouse.insert('t', columns, [{ one: 1 }])],
 ];
+
+/** What a reader is told of its user. */
+const profile = {
+  fixed: 0,
+  quoting: 1,
+  max_memory_usage: '0',
+  max_execution_time: '0',
+  max_bytes_to_read: '0',
+};
 
 const failureOf = async (work: Promise<unknown>): Promise<unknown> =>
   await work.then(
@@ -63,7 +75,7 @@ describe.each(requests)('%s', (_, request) => {
   });
 
   test('is retryable when the server does not answer in time', async () => {
-    const error = await failureOf(request(await clientOf(() => {}, 100)));
+    const error = await failureOf(request(await clientOf(() => {}, { timeoutMs: 100 })));
     expect(error).toMatchObject({ code: 'STORE_UNAVAILABLE', retryable: true });
     expect(isClickHouseUnavailable(error)).toBe(true);
   });
@@ -117,6 +129,24 @@ test('a retry reaches another replica than the one that has failed', async () =>
   await new Promise((resolve) => setTimeout(resolve, 50));
   expect(await clickhouse.rows(query)).toEqual([{ one: 1 }]);
 });
+
+test(
+  'the first read of a reader ends in its time, and the next one succeeds',
+  { timeout: 10_000 },
+  async () => {
+    let hangs = true;
+    const listener: RequestListener = (request, response) => {
+      const isOfProfile = request.headers['user-agent']?.includes('clickhouse-js') === true;
+      const answer = `${JSON.stringify(isOfProfile ? profile : { one: 1 })}\n`;
+      request.resume().on('end', () => hangs || response.end(answer));
+    };
+    const clickhouse = await clientOf(listener, { timeoutMs: 60_000, isReader: true });
+    const error = await failureOf(clickhouse.rows(query, {}, { timeoutMs: 50 }));
+    expect(error).toMatchObject({ message: 'ClickHouse did not answer within 50 ms' });
+    hangs = false;
+    expect(await clickhouse.rows(query)).toEqual([{ one: 1 }]);
+  },
+);
 
 test('a response that is cut off is retryable', async () => {
   const clickhouse = await clientOf((message, response) => {
@@ -262,13 +292,6 @@ test.each(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI
 );
 
 describe('settings of a request', () => {
-  const profile = {
-    fixed: 0,
-    quoting: 1,
-    max_memory_usage: '0',
-    max_execution_time: '0',
-    max_bytes_to_read: '0',
-  };
   const settingsOf = async (options: {
     isReader?: boolean;
     cluster?: { name: string; insertQuorum: string };
@@ -363,6 +386,8 @@ test.each([286, 289])('a request is repeated at once after exception %i', async 
 });
 
 test('a request that meets another insert for too long is retryable', async () => {
-  const error = await failureOf((await clientOf(exception(286, 'BUSY'), 300)).command('SELECT 1'));
+  const error = await failureOf(
+    (await clientOf(exception(286, 'BUSY'), { timeoutMs: 300 })).command('SELECT 1'),
+  );
   expect(isClickHouseUnavailable(error)).toBe(true);
 });
