@@ -5,6 +5,7 @@ import type { ServedBuilds } from '../../../projections/served.ts';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import { serviceHealth } from '../../health/service-health.ts';
 import type { Kafka } from '../../kafka/client.ts';
+import { withTimeout } from '../../lifecycle.ts';
 import { Gauge } from '../../metrics.ts';
 import type { Registry } from '../../metrics.ts';
 import type { Sql } from '../../postgres/client.ts';
@@ -16,7 +17,11 @@ interface ServiceMetricsDeps {
   readonly kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
   readonly stallSeconds: number;
   readonly servedBuilds: () => Promise<ServedBuilds>;
+  /** Longest wait for the stores; by default half of Prometheus' default time for a scrape. */
+  readonly timeoutMs?: number;
 }
+
+const TIMEOUT_MS = 5000;
 
 type Read = Awaited<ReturnType<typeof readAll>>;
 
@@ -55,7 +60,7 @@ const FAMILIES = [
 export function serviceMetrics(
   deps: ServiceMetricsDeps,
 ): () => Promise<{ contentType: string; text: string }> {
-  const { registry } = deps;
+  const { registry, timeoutMs = TIMEOUT_MS } = deps;
   const gauges = FAMILIES.map((one) => ({ ...one, gauge: new Gauge({ ...one, registers: [registry] }) }));
   const up = new Gauge({
     name: 'tds_service_metrics_up',
@@ -63,8 +68,9 @@ export function serviceMetrics(
     registers: [registry],
   });
   const refresh = async (): Promise<void> => {
-    // While one of the two is unavailable, the metrics of this process are still served.
-    const read = await readAll(deps).catch(() => null);
+    // While one of the two is unavailable or hangs, the metrics of this process are still served.
+    const reading = readAll(deps).catch(() => null);
+    const read = await withTimeout(reading, timeoutMs, null);
     up.set(read === null ? 0 : 1);
     for (const { gauge, rows, labelNames, value } of gauges) {
       gauge.reset();

@@ -52,18 +52,32 @@ test('lags are unknown while Kafka is unavailable, which is an alarm', async () 
   expect(lines.some((line) => /^transfers +\?/.test(line))).toBe(true);
 });
 
+type MetricsDeps = Parameters<typeof serviceMetrics>[0];
+const scraped = async (changed: Partial<MetricsDeps>): Promise<string> => {
+  const { pool, kafka } = world.api;
+  const stores = { pool, clickhouse: world.owner, kafka, servedBuilds: () => servedBuilds(pool) };
+  const collect = serviceMetrics({
+    registry: createMetrics('api'),
+    stallSeconds: 60,
+    ...stores,
+    ...changed,
+  });
+  return (await collect()).text.replaceAll(/\{role="[a-z]+"\}/g, '');
+};
+
+test('the metrics of the process are served while a store hangs', { timeout: 10_000 }, async () => {
+  const rows = (): Promise<never> => new Promise(() => {});
+  const hanging = await scraped({ clickhouse: { ...world.owner, rows }, timeoutMs: 50 });
+  expect(hanging).toMatch(/^tds_service_metrics_up 0$/m);
+  expect(hanging).toMatch(/^tds_process_resident_memory_bytes /m);
+});
+
 test('the metrics show whether Kafka answers, and those that need no Kafka', async () => {
-  const scraped = async (kafka: Parameters<typeof readStatus>[1]): Promise<string> => {
-    const { pool } = world.api;
-    const stores = { pool, clickhouse: world.owner, kafka, servedBuilds: () => servedBuilds(pool) };
-    const collect = serviceMetrics({ registry: createMetrics('api'), stallSeconds: 60, ...stores });
-    return (await collect()).text.replaceAll(/\{role="[a-z]+"\}/g, '');
-  };
   const lag = /^tds_projection_behind\{.* 0$/m;
-  const available = await scraped(world.api.kafka);
+  const available = await scraped({});
   expect(available).toMatch(/^tds_log_available 1$/m);
   expect(available).toMatch(lag);
-  const unavailable = await scraped(noKafka);
+  const unavailable = await scraped({ kafka: noKafka });
   expect(unavailable).toMatch(/^tds_log_available 0$/m);
   expect(unavailable).toMatch(/^tds_service_metrics_up 1$/m);
   expect(unavailable).not.toMatch(lag);
