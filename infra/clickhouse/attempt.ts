@@ -83,6 +83,14 @@ export function isClickHouseUnavailable(error: unknown): boolean {
   return isNetworkError(error);
 }
 
+/** UNKNOWN_DATABASE, AUTHENTICATION_FAILED */
+const REJECTION_CODES: ReadonlySet<string> = new Set(['81', '516']);
+
+/** True where ClickHouse does not accept the user, the password or the database of its URL. */
+export function isClickHouseRejection(error: unknown): boolean {
+  return error instanceof ClickHouseError && REJECTION_CODES.has(error.code);
+}
+
 /** FUNCTION_THROW_IF_VALUE_IS_NON_ZERO */
 const THROW_IF_CODE = '395';
 

@@ -1,4 +1,5 @@
 import { AppError } from '../../../schemas/errors.ts';
+import { isClickHouseRejection } from '../../clickhouse/client.ts';
 import { errorCode } from '../../error-code.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
 
@@ -9,9 +10,13 @@ const REJECTED_CONNECTION = new Set(['28P01', '28000', '3D000']);
 export function errorText(error: unknown): string {
   if (error instanceof AppError) return withCause(error);
   if (isPostgresUnavailable(error)) return `PostgreSQL did not answer: ${shortReason(error)}`;
-  if (REJECTED_CONNECTION.has(errorCode(error) ?? ''))
-    return `PostgreSQL rejected the connection: ${shortReason(error)}; check the user, password and database in its URL`;
+  if (REJECTED_CONNECTION.has(errorCode(error) ?? '')) return rejectionText('PostgreSQL', error);
+  if (isClickHouseRejection(error)) return rejectionText('ClickHouse', error);
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+function rejectionText(store: string, error: unknown): string {
+  return `${store} rejected the connection: ${shortReason(error)}; check the user, password and database in its URL`;
 }
 
 /** The cause of a failure in one line. */

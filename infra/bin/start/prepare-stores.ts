@@ -1,3 +1,5 @@
+import { z } from 'zod';
+
 import {
   needsRebuild,
   openBuild,
@@ -7,19 +9,20 @@ import {
 import { canResume } from '../../../projections/engine/checkpoints.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
+import { isClickHouseUnavailable } from '../../clickhouse/client.ts';
 import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
-import { withTimeout } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { grantApiRole } from '../../postgres/api-role.ts';
 import { checkSessions } from '../../postgres/check-sessions.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
 import { migrate } from '../../postgres/migrate.ts';
-import { AppError, isRetryable } from '../../../schemas/errors.ts';
+import { isRetryable } from '../../../schemas/errors.ts';
 import { withStores } from '../connect.ts';
 import { retryUntilAvailable } from '../process/wait-for-stores.ts';
 
 const PING_TIMEOUT_MS = 5000;
+const anything = { name: 'prepare.ping', sql: 'SELECT 1', row: z.unknown() };
 
 export interface Prepared {
   /** Migrations that were applied. */
@@ -32,7 +35,8 @@ export interface Prepared {
 export async function prepareStores(config: Config, log: Logger, signal: AbortSignal): Promise<Prepared> {
   const databaseUrl = required(config, 'databaseUrl');
   return await withStores(config, 'tds-prepare', log, async ({ pool, kafka, clickhouse }) => {
-    const waiting = { log, signal, isTransient: isRetryable };
+    const failed = new AbortController();
+    const waiting = { log, signal: AbortSignal.any([signal, failed.signal]), isTransient: isRetryable };
     const [applied] = await Promise.all([
       retryUntilAvailable(
         'PostgreSQL',
@@ -43,12 +47,15 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
         { ...waiting, isTransient: isPostgresUnavailable },
       ),
       retryUntilAvailable('Kafka', () => kafka.ensureTopics(), waiting),
-      retryUntilAvailable(
-        'ClickHouse',
-        () => withTimeout(clickhouse.ping(), PING_TIMEOUT_MS, false).then(assertAnswers),
-        waiting,
-      ),
-    ]);
+      retryUntilAvailable('ClickHouse', () => clickhouse.rows(anything, {}, { timeoutMs: PING_TIMEOUT_MS }), {
+        ...waiting,
+        isTransient: isClickHouseUnavailable,
+      }),
+    ]).catch((error: unknown) => {
+      // The waits for the other stores end, too.
+      failed.abort();
+      throw error;
+    });
     const outdated: Projection[] = [];
     for (const projection of projections) {
       const served = await servedBuild(pool, projection);
@@ -61,8 +68,4 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
     if (config.apiDatabaseUrl !== null) await grantApiRole(pool, config.apiDatabaseUrl);
     return { applied, outdated };
   });
-}
-
-function assertAnswers(answers: boolean): void {
-  if (!answers) throw new AppError('STORE_UNAVAILABLE', 'ClickHouse does not answer', { retryable: true });
 }

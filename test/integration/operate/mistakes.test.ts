@@ -1,6 +1,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -195,6 +196,23 @@ test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1'
     );
   },
 );
+
+test('a ClickHouse that rejects the password', async () => {
+  const reason = 'tds: Authentication failed: password is incorrect, or there is no user with such name.';
+  const clickhouse = createHttpServer((_, response) =>
+    response
+      .writeHead(403, { 'x-clickhouse-exception-code': 516 })
+      .end(`Code: 516. DB::Exception: ${reason} (AUTHENTICATION_FAILED) (version 26.1.1.1)`),
+  ).listen(0, '127.0.0.1');
+  await once(clickhouse, 'listening');
+  const { port } = clickhouse.address() as AddressInfo;
+  const env = { ...noStores, CLICKHOUSE_URL: `http://tds:x@127.0.0.1:${port}/tds` };
+  expectSentence(
+    await run('tds.ts', ['migrate'], env),
+    new RegExp(`\nClickHouse rejected the connection: ${reason} *; check the user, password and database`),
+  );
+  clickhouse.close();
+});
 
 test('a command logs to stderr, before the error that it ends with', async () => {
   const { code, out, err } = await run('tds.ts', ['verify'], { ...noStores, LOG_LEVEL: 'debug' });
