@@ -11,6 +11,8 @@ export interface PostgresListener {
 
 /** Longest delay between two attempts to connect: callers poll meanwhile. */
 const MAX_DELAY_MS = 500;
+/** Of silence before the server is probed: nothing else is sent to it. By default Linux waits two hours. */
+const KEEP_ALIVE_MS = 10_000;
 
 /**
  * LISTENs to a channel on a connection of its own, and reconnects when it is lost. Notifications sent in between are lost,
@@ -35,6 +37,7 @@ export function listen(options: {
       application_name: applicationName,
       connectionTimeoutMillis: 5000,
       keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     });
     const lost = Promise.withResolvers<never>();
     lost.promise.catch(() => {}); // may reject while it still connects

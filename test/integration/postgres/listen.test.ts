@@ -1,5 +1,7 @@
+import { Socket } from 'node:net';
+
 import { pino } from 'pino';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 
 import { sleep } from '../../../infra/lifecycle.ts';
 import { listen } from '../../../infra/postgres/listen.ts';
@@ -47,6 +49,15 @@ it('receives notifications, also after a lost connection, which it logs as a war
   await until(async () => received.length === 2);
   expect(received).toEqual(['one', 'two']);
   expect(warned.length).toBeGreaterThan(0);
+  await channel.close();
+});
+
+it('probes its connection, on which it sends nothing, so that it notices a server that has vanished', async () => {
+  const keepAlive = vi.spyOn(Socket.prototype, 'setKeepAlive');
+  const { channel } = listening();
+  await until(async () => channel.isConnected());
+  expect(keepAlive.mock.calls).toEqual([[true, 10_000]]);
+  keepAlive.mockRestore();
   await channel.close();
 });
 
