@@ -37,6 +37,14 @@ const networks = list.pipe(
     }),
   ),
 );
+/** kafkajs takes no address of IPv6. */
+const brokers = list.pipe(
+  z.array(
+    z.string().refine(isBroker, {
+      error: ({ input }) => `${String(input)} is not host:port`,
+    }),
+  ),
+);
 /** `ip` or `ip:port`, IPv6 as `[ip]:port` where a port follows. */
 const nameServers = list.pipe(
   z.array(
@@ -77,7 +85,7 @@ export const settings = {
   ),
   kafkaBrokers: setting(
     'KAFKA_BROKERS',
-    list,
+    brokers,
     [],
     'Kafka brokers as a list of host:port; unset: embedded Apache Kafka',
   ),
@@ -601,11 +609,17 @@ export function loadConfig(
   return Object.freeze({ ...config, apiDatabaseUrl: config.apiDatabaseUrl ?? derivedApiUrl(config) });
 }
 
+function isBroker(text: string): boolean {
+  return isPort(/^[^\s:/]+:([0-9]{1,5})$/.exec(text)?.[1]);
+}
+
 function isNameServer(text: string): boolean {
   if (isIP(text) !== 0) return true;
   const [, v6, v4, digits] = /^(?:\[(.*)\]|([^:]*)):([0-9]{1,5})$/.exec(text) ?? [];
-  return (isIPv6(v6 ?? '') || isIPv4(v4 ?? '')) && Number(digits) >= 1 && Number(digits) <= 65_535;
+  return (isIPv6(v6 ?? '') || isIPv4(v4 ?? '')) && isPort(digits);
 }
+
+const isPort = (digits: string | undefined): boolean => Number(digits) >= 1 && Number(digits) <= 65_535;
 
 /** The URL of the read-only role, derived from the owner's URL: every process derives the same. */
 function derivedApiUrl({ databaseUrl, secretKey }: Config): string | null {

@@ -21,6 +21,20 @@ describe('settings', () => {
     },
   );
 
+  test.each([
+    'kafka-1',
+    'kafka://a:9092',
+    'a:9092,b',
+    'a:9092/',
+    'a:0',
+    'a:65536',
+    '::1:9092',
+    '[::1]:9092',
+    ':9092',
+  ])('rejects %s as brokers', (text) => {
+    expect(() => loadConfig({ KAFKA_BROKERS: text })).toThrow(/KAFKA_BROKERS: .* is not host:port/);
+  });
+
   test('an empty environment is every default', () => {
     const config = loadConfig({});
     expect(config.port).toBe(8080);
