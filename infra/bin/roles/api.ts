@@ -6,9 +6,11 @@ import { startApi } from '../../../api/server.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { topics } from '../../../schemas/topics.ts';
+import { isClickHouseRejection } from '../../clickhouse/client.ts';
 import { required } from '../../config.ts';
 import { withTimeout } from '../../lifecycle.ts';
 import { createOperator } from '../operator/operator.ts';
+import { errorText } from '../process/error-text.ts';
 import { openEgress } from './egress.ts';
 import { serviceMetrics } from '../operator/service-metrics.ts';
 import type { StartRole } from '../role.ts';
@@ -27,6 +29,8 @@ async function refuseInvalid(check: Promise<unknown>): Promise<void> {
   try {
     await withTimeout(check, CHECK_MS, null);
   } catch (error) {
+    if (isClickHouseRejection(error))
+      throw new AppError('CONFIG_INVALID', errorText(error), { cause: error });
     if (error instanceof AppError && error.code === 'CONFIG_INVALID') throw error;
   }
 }
@@ -47,7 +51,7 @@ export const start: StartRole = async (context) => {
     connections: READ_CONNECTIONS,
   });
   await Promise.all([
-    // A user that cannot read exact numbers.
+    // A user that is rejected, or cannot read exact numbers.
     refuseInvalid(clickhouse.rows(one, {}, { signal: AbortSignal.timeout(CHECK_MS) })),
     // A log-in or a certificate that is rejected.
     refuseInvalid(kafka.topicId(topics.commands)),

@@ -65,7 +65,10 @@ test.each([
   expect(outcome).toEqual({ waitsFor: what, code: 0, isFailure: false });
 });
 
-test('the API starts without a URL that it could write with', async () => {
+/** Starts the API without a URL that it could write with; returns its exit code, null once it is ready, and its log. */
+async function startApi(
+  changed: Readonly<Record<string, string>> = {},
+): Promise<{ code: number | null; logged: string }> {
   const { CLICKHOUSE_URL: _clickhouse, DATABASE_URL, ...env } = own.env;
   const child = spawn(process.execPath, ['infra/bin/tds.ts', 'api'], {
     env: {
@@ -75,17 +78,34 @@ test('the API starts without a URL that it could write with', async () => {
       PORT: '0',
       ...env,
       API_DATABASE_URL: DATABASE_URL,
+      ...changed,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let logged = '';
   child.stdout.on('data', (chunk: Buffer) => (logged += chunk.toString()));
+  let isClosed = false;
+  child.once('close', () => (isClosed = true));
   try {
-    await until('the API is ready', async () => child.exitCode !== null || /api is ready/.test(logged));
-    expect(logged).toContain('api is ready');
+    await until('the API is ready', async () => isClosed || /api is ready/.test(logged));
+    return { code: child.exitCode, logged };
   } finally {
     child.kill('SIGTERM');
   }
+}
+
+test('the API starts without a URL that it could write with', async () => {
+  const { logged } = await startApi();
+  expect(logged).toContain('api is ready');
+});
+
+test('the API does not start with a password that ClickHouse rejects', async () => {
+  const url = new URL(own.env.API_CLICKHOUSE_URL);
+  url.password = 'wrong';
+  const { code, logged } = await startApi({ API_CLICKHOUSE_URL: url.href });
+  expect(logged).toContain('ClickHouse rejected the connection: ');
+  expect(logged).not.toContain('"stack"');
+  expect(code).toBe(1);
 });
 
 test('a start that fails half way releases everything, and is retried in the same process', async () => {
