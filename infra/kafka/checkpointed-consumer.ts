@@ -202,11 +202,14 @@ function createSkipped(
     const stopped = partitionsOf.get(topic) ?? new Set();
     partitionsOf.set(topic, stopped);
     const assigned = await consumer.pause(topic);
+    // One that is stopped only now may have a batch under way, whose commit would be refused.
+    const idle = assigned.filter((partition) => stopped.has(partition));
+    // Before anything can fail, so that `resume` finds them.
+    for (const partition of assigned) stopped.add(partition);
     const stored = await storedCheckpoints(pool, owner, logOf(topic).topic);
     const moves = stored.flatMap(({ partition, nextOffset: expected }) => {
       const next = offsets.get(partition) ?? 0;
-      // One that is stopped only now may have a batch under way, whose commit would be refused.
-      const isMoved = next > expected && stopped.has(partition) && assigned.includes(partition);
+      const isMoved = next > expected && idle.includes(partition) && stopped.has(partition);
       return isMoved ? [{ owner, partition, expected, next }] : [];
     });
     const refused = await moveCheckpoints(pool, logOf(topic), moves);
@@ -214,7 +217,6 @@ function createSkipped(
       reached.set(topic, partition, next);
       consumer.commit(topic, partition, next).catch(() => {});
     }
-    for (const partition of assigned) stopped.add(partition);
     return assigned;
   };
   return {

@@ -33,7 +33,7 @@ export interface SkippingDeps extends Pick<
  */
 export function startSkipping(deps: SkippingDeps): Loop {
   const { matcher, topic, isOpen, kafka, metrics, consumer, isPaused, onSkipped } = deps;
-  /** By partition, the end of the log at the previous check; null: a webhook was found. */
+  /** By partition, the end of the log at the previous check; null: a webhook was found, and nothing is stopped. */
   let ends: ReadonlyMap<number, number> | null = null;
   let nextCheckAt = 0;
 
@@ -46,7 +46,9 @@ export function startSkipping(deps: SkippingDeps): Loop {
     }
     const waitMs = nextCheckAt - performance.now();
     if (waitMs > 0) return waitMs;
-    const to = new Map([...(ends ?? [])].filter(([partition]) => !isPaused(partition)));
+    // Also where this check fails: it may have stopped partitions.
+    ends ??= new Map();
+    const to = new Map([...ends].filter(([partition]) => !isPaused(partition)));
     const skipped = await consumer.skip(topic.name, to);
     ends = new Map((await kafka.offsets(topic)).map(({ partition, high }) => [partition, high]));
     nextCheckAt = performance.now() + CHECK_MS;

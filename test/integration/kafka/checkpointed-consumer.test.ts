@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vi
 import { startCheckpointedConsumer } from '../../../infra/kafka/checkpointed-consumer.ts';
 import type {
   CheckpointedBatch,
+  CheckpointedConsumer,
   CheckpointedConsumerOptions,
 } from '../../../infra/kafka/checkpointed-consumer.ts';
 import type { Handled } from '../../../infra/kafka/client.ts';
@@ -53,7 +54,7 @@ async function publish(count: number): Promise<void> {
 async function start(
   handle: (batch: CheckpointedBatch) => Promise<Handled>,
   more: Partial<CheckpointedConsumerOptions> = {},
-): Promise<void> {
+): Promise<CheckpointedConsumer> {
   const { kafka, pool, log } = world;
   const { signal } = stop;
   const consumer = await startCheckpointedConsumer({
@@ -71,6 +72,7 @@ async function start(
     ...more,
   });
   running.push(consumer);
+  return consumer;
 }
 
 /** Stores the offsets of a batch with the checkpoint. */
@@ -250,3 +252,25 @@ test.each(['restart', 'clamp'] as const)(
     expect(await handled()).toEqual(upTo(3));
   },
 );
+
+test('resumes the partitions that a failed skip has stopped', async () => {
+  const unavailable = new Error('unavailable');
+  let isAvailable = true;
+  const pool = new Proxy(world.pool, {
+    get(target, property) {
+      const value: unknown = Reflect.get(target, property);
+      if (typeof value !== 'function') return value;
+      if (property === 'query' && !isAvailable) return () => Promise.reject(unavailable);
+      return value.bind(target) as unknown;
+    },
+  });
+  const consumer = await start(store, { pool });
+  await publish(1);
+  await reaches(1);
+  isAvailable = false;
+  await expect(consumer.skip(topic.name, new Map())).rejects.toThrow(unavailable);
+  isAvailable = true;
+  await publish(1);
+  await consumer.resumeSkipped(topic.name);
+  await reaches(2);
+});

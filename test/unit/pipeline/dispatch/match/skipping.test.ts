@@ -46,3 +46,33 @@ it('reports no lag while no webhook can match, however fast the log grows', asyn
   expect(passed.slice(0, 3)).toEqual([undefined, 0, 5000]);
   expect(lags.slice(0, 3)).toEqual([0, 0, 0]);
 });
+
+it('resumes the partitions that an interrupted check has stopped', async () => {
+  const resumed = Promise.withResolvers<string>();
+  let checks = 0;
+  const loop = startSkipping({
+    matcher: 'blocks',
+    topic: topics.chainBlocks,
+    kafka: { offsets: () => Promise.reject(new Error('unavailable')) } as unknown as Kafka,
+    metrics: createDispatchMetrics(new Registry()),
+    retryWhileUnavailable: (work) => work().catch(work),
+    clock: {
+      ...systemClock,
+      async sleep(ms, signal) {
+        resumed.resolve('nothing');
+        await systemClock.sleep(ms, signal);
+      },
+    },
+    // The first webhook is created before the check is repeated.
+    isOpen: async () => (checks += 1) > 1,
+    consumer: {
+      skip: async () => [0],
+      resumeSkipped: async (topic) => resumed.resolve(topic),
+    },
+    isPaused: () => false,
+    onSkipped: async () => {},
+    onFatal: resumed.reject,
+  });
+  expect(await resumed.promise).toBe(topics.chainBlocks.name);
+  await loop.stop();
+});
