@@ -20,7 +20,7 @@ export interface EgressOptions {
   readonly dnsServers?: readonly string[];
   /** Replaces `dnsServers`. */
   readonly resolve?: Resolve;
-  /** Upper bound of connections to one host. */
+  /** Upper bound of connections to one host. Default: none; the caller limits its calls. */
   readonly connectionsPerHost?: number;
 }
 
@@ -63,7 +63,7 @@ const CHECK_MS = 5000;
 const MAX_ADDRESSES = 4;
 
 export function createEgress(options: EgressOptions): Egress {
-  const { allowNetworks, ownPorts, dnsServers = [], connectionsPerHost = 256 } = options;
+  const { allowNetworks, ownPorts, dnsServers = [], connectionsPerHost = null } = options;
   const resolve = options.resolve ?? createResolve(dnsServers);
   const pools = createPools(connectionsPerHost);
   const closing = new AbortController();

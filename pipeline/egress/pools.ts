@@ -19,8 +19,8 @@ const MAX_IDLE_MS = 10_000;
 /** Beyond this number, pools that are idle for longest are closed early. */
 const MAX_POOLS = 256;
 
-/** @param connections upper bound per target; further calls wait, within their timeouts */
-export function createPools(connections: number) {
+/** @param connections upper bound per target; further calls wait, within their timeouts. null: none */
+export function createPools(connections: number | null) {
   // In order of last use.
   const pools = new Map<string, Pool>();
 

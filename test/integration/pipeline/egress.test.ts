@@ -586,6 +586,21 @@ describe('connections', () => {
     await vi.waitFor(() => expect([...sockets].every((socket) => socket.destroyed)).toBe(true), longWait);
   });
 
+  it('to one host are not limited by default: the calls that hang there delay no other', async () => {
+    const { port, requests } = await receiver(({ url }, response) => {
+      if (url !== '/hang') response.end('ok');
+    });
+    const egress = egressOf();
+    const hanging = Array.from({ length: 300 }, () =>
+      reasonOf(egress.request(`http://${ALLOWED}:${port}/hang`, post)),
+    );
+    const answer = await egress.request(`http://${ALLOWED}:${port}/`, { ...post, timeoutMs: 10_000 });
+    expect(answer.status).toBe(200);
+    await vi.waitFor(() => expect(requests).toHaveLength(301), longWait);
+    await egress.close();
+    expect(new Set(await Promise.all(hanging))).toEqual(new Set(['cancelled']));
+  });
+
   it('to thousands of hosts are evicted', async () => {
     const { port, sockets, requests } = await receiver((_request, response) => response.end('ok'));
     let mostOpen = 0;
