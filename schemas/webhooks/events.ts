@@ -66,8 +66,10 @@ const launchData = z.object({
   is_erc721: z.boolean(),
   is_erc1155: z.boolean(),
   verified: z.boolean(),
-  block: height.nullable().meta({ description: 'Of its first transfer; null if none is indexed' }),
-  txhash: canonicalHex.nullable(),
+  block: height.nullable().meta({ description: 'In which the service first saw the token' }),
+  txhash: canonicalHex.nullable().meta({
+    description: 'Of its first transfer in the block; null, like the time, if the block is not indexed',
+  }),
   timestamp: unixSeconds.nullable(),
 });
 

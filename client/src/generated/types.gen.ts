@@ -1107,9 +1107,12 @@ export type WebhookBody = {
         is_erc1155: boolean;
         verified: boolean;
         /**
-         * Of its first transfer; null if none is indexed
+         * In which the service first saw the token
          */
         block: number | null;
+        /**
+         * Of its first transfer in the block; null, like the time, if the block is not indexed
+         */
         txhash: string | null;
         timestamp: number | null;
     };
