@@ -199,7 +199,9 @@ function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route 
     body: z.object({
       start_time: timestamp('ISO 8601, inclusive, UTC by default'),
       end_time: timestamp('ISO 8601, inclusive, UTC by default'),
-      after: z.uuid().optional().meta({ description: 'The last of the `retried` of the previous response' }),
+      after: z.uuid().optional().meta({
+        description: 'The last of the `retried` of the previous response; a deleted one returns 400',
+      }),
     }),
     limits: [`Deliveries of a call: ${MAX_RETRIED}`],
     response: { 202: retriedDeliveriesAnswer },
@@ -210,12 +212,20 @@ function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route 
       const range = { after: body.after ?? null, limit: MAX_RETRIED };
       const { ids, remaining } = await failedDeliveries(pool, webhook.id, period, range);
       const found = { retried: [...ids], remaining };
+      const check = async (): Promise<void> => {
+        const { after } = body;
+        if (after !== undefined && (await findDelivery(pool, webhook, after)) === null)
+          throw invalidInput({ after: ['The webhook has no delivery of this id, or it was deleted.'] });
+      };
       const type = 'delivery.retry';
       const ofWebhook = { user_id: user.id, webhook_id: webhook.id };
-      if (ids.length === 0 && request.header('Idempotency-Key') === '') return { status: 202, body: found };
+      if (ids.length === 0 && request.header('Idempotency-Key') === '') {
+        await check();
+        return { status: 202, body: found };
+      }
       // The outcome of this command stores the answer, which a repeat with the same Idempotency-Key gets.
       const first = { ...ofWebhook, delivery_id: ids[0] ?? NO_DELIVERY, answer: found };
-      const result = await submit(user, { type, body: first }, { request, input });
+      const result = await submit(user, { type, body: first }, { request, input, check });
       // A process of an earlier release decides without the answer.
       const answer = retriedDeliveriesAnswer.parse({ ...found, ...result });
       await Promise.all(

@@ -6310,7 +6310,7 @@ export type RetryDeliveriesData = {
          */
         end_time: string;
         /**
-         * The last of the `retried` of the previous response
+         * The last of the `retried` of the previous response; a deleted one returns 400
          */
         after?: string;
     };

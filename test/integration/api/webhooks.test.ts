@@ -925,6 +925,26 @@ describe('deliveries', () => {
     expect(await requestsOf(id)).toHaveLength(130);
   });
 
+  it('are not retried after a delivery that is not stored, except by a repeated request', async () => {
+    const { id } = await make();
+    const created_at = Date.parse('2026-03-01T10:00:00Z');
+    const [first, second] = [
+      await deliver(id, { status: 'dead', created_at: created_at + 1 }),
+      await deliver(id, { status: 'dead', created_at }),
+    ];
+    const path = of(id, 'deliveries/retry/');
+    const rest = { start_time: '2026-03-01T10:00:00Z', end_time: '2026-03-01T11:00:00Z', after: first };
+    const key = randomUUID();
+    const answer = { retried: [second], remaining: 0 };
+    expect((await call('POST', path, rest, { key })).json).toEqual(answer);
+    await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE id = $1', [first]);
+    expect((await call('POST', path, rest, { key })).json).toEqual(answer);
+    for (const options of [{}, { key: randomUUID() }]) {
+      const { status, json } = await call('POST', path, rest, options);
+      expect([status, Object.keys(json.errors)]).toEqual([400, ['after']]);
+    }
+  });
+
   it('of tests are requested, each with an id of its own', async () => {
     const { id } = await make();
     await call('PATCH', of(id), { status: 'paused' });
