@@ -24,6 +24,8 @@ export const pricesMessage = z.discriminatedUnion('type', [
     observed_at: unixMillis,
     /** `requested_at` of the newest request that this answers; absent without one. */
     requested_at: unixMillis.optional(),
+    /** Of a past price, published late: it crosses no threshold of a webhook. */
+    cause: z.literal('backfill').optional(),
   }),
   /** Answers a request without a new price: the last price, if any, stays valid. */
   z.object({

@@ -52,9 +52,9 @@ export function priceMatcher({ pool, webhooks, clock, metrics }: MatchDeps): Mat
         isRelevant: () => true,
         async match(message, { timestamp }) {
           if (message.type !== 'price.observed') return null;
+          // Published history is no movement of the price.
+          if (message.cause === 'backfill') return null;
           const { token, price, observed_at: observedAt } = message;
-          // Imported history is no movement of the price.
-          if (observedAt < timestamp - DAY_MS) return null;
           const last = await lastPrice(pool, token);
           if (last !== null && observedAt <= last.observed_at) return null;
           const crossings =

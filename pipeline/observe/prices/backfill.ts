@@ -141,7 +141,10 @@ async function backfillWindow(
   const judged = judgeHistory(token, points, state, { limits: options.limits, now: clock.wallTime() });
   await options.publisher.publish(
     topics.prices,
-    judged.accepted.map((price) => ({ key: token, value: observedMessage(feed.source, token, price) })),
+    judged.accepted.map((price) => ({
+      key: token,
+      value: observedMessage(feed.source, token, price, { cause: 'backfill' }),
+    })),
   );
   const isWhole = range.from === start && range.to === end;
   // The feed may add prices later, and other limits may accept what these refuse.

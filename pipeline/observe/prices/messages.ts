@@ -10,7 +10,7 @@ export function observedMessage(
   source: string,
   token: Felt,
   { price, confidence, observedAt }: Extract<Verdict, { kind: 'accepted' }>,
-  requestedAt: number | null = null,
+  { requestedAt = null, cause }: { readonly requestedAt?: number | null; readonly cause?: 'backfill' } = {},
 ): PricesMessage {
   return {
     type: 'price.observed',
@@ -21,6 +21,7 @@ export function observedMessage(
     confidence,
     observed_at: observedAt,
     ...(requestedAt === null ? {} : { requested_at: requestedAt }),
+    cause,
   };
 }
 

@@ -252,7 +252,7 @@ function createFeedCalls(
 function messagesOf(source: string, settlements: readonly Settlement[], readAt: number) {
   return settlements.flatMap(({ claim: { token, requestedAt }, verdict }) => {
     if (verdict?.kind === 'accepted')
-      return [{ key: token, value: observedMessage(source, token, verdict, requestedAt) }];
+      return [{ key: token, value: observedMessage(source, token, verdict, { requestedAt }) }];
     if (verdict === null || requestedAt === null) return [];
     const reason = verdict.kind === 'refused' ? verdict.reason : 'repeated';
     return [{ key: token, value: unchangedMessage(source, token, { reason, readAt, requestedAt }) }];

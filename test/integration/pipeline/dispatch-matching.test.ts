@@ -227,7 +227,12 @@ async function sayHead(height: number): Promise<void> {
 }
 
 /** @param observedAt unix milliseconds */
-async function sayPrice(token: Felt, price: string, observedAt: number): Promise<void> {
+async function sayPrice(
+  token: Felt,
+  price: string,
+  observedAt: number,
+  { isPast = false }: { readonly isPast?: boolean } = {},
+): Promise<void> {
   const value = {
     type: 'price.observed' as const,
     v: 1 as const,
@@ -236,6 +241,7 @@ async function sayPrice(token: Felt, price: string, observedAt: number): Promise
     source: 'test',
     confidence: null,
     observed_at: observedAt,
+    ...(isPast ? { cause: 'backfill' as const } : {}),
   };
   await publisher.publish(topics.prices, [{ key: token, value }]);
   await until(async () => await atEnd(world.kafka, world.pool, topics.prices, ['prices', 'latest-prices']));
@@ -859,6 +865,23 @@ describe('price.threshold', () => {
       ['2', '0.4', false, true, '1.50', '0.4'],
     ]);
     expect(await firedAt('0.4')).toEqual([]);
+  });
+
+  it('does not fire on past prices that are published late, and fires on a late reading of the feed', async () => {
+    const now = Date.now();
+    await sayPrice(CAROL, '1', now - 30 * 86_400_000);
+    const path = await makeWebhook(['price.threshold'], [{ token: CAROL, address: '', price_above: '2' }]);
+    for (const [price, hours] of [
+      ['1.5', 3],
+      ['3', 2],
+      ['0.5', 1],
+    ] as const)
+      await sayPrice(CAROL, price, now - hours * 3_600_000, { isPast: true });
+    await sayPrice(CAROL, '2.5', now - 2 * 86_400_000);
+    await settled();
+    expect(of(path, 'price.threshold').map(({ data }) => [data.previous_price, data.new_price])).toEqual([
+      ['1', '2.5'],
+    ]);
   });
 });
 

@@ -83,12 +83,14 @@ async function backfill(
   });
 }
 
-/** The published prices of a token, as `time price`. */
+/** The published prices of a token, as `time price`; all are past ones. */
 async function published(token: Felt): Promise<string[]> {
   const found: string[] = [];
   for (const message of await messagesOf(kafka, topics.prices))
-    if (message.token === token && message.type === 'price.observed')
+    if (message.token === token && message.type === 'price.observed') {
+      expect(message.cause).toBe('backfill');
       found.push(`${message.observed_at} ${message.price}`);
+    }
   return found;
 }
 
