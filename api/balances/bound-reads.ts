@@ -38,7 +38,8 @@ export async function boundReads<
   const blocks = await blocksAt(clickhouse, served, heights);
   return known.map((one) => {
     const inRun = one.reads.anchors.filter(
-      ({ block, hash }) => block >= start && block <= asOf.height && blocks.get(block)?.hash === hash,
+      ({ block, hash, isKept }) =>
+        isKept && block >= start && block <= asOf.height && blocks.get(block)?.hash === hash,
     );
     const facts = { account: one.pair.account, standard: one.token?.standard ?? null };
     const oldest = hasDeltas(facts) ? inRun.at(-1) : undefined;

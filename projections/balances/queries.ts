@@ -18,6 +18,8 @@ export interface Anchor {
   /** Unix milliseconds. */
   readonly observedAt: number;
   readonly requestedAt: number;
+  /** False: the next read replaces it. */
+  readonly isKept: boolean;
 }
 
 /** The chain's response that a contract gives no balance. */
@@ -51,6 +53,7 @@ const readRow = z.object({
   observed_at: z.number(),
   requested_at: z.number(),
   reason: z.string().nullable(),
+  is_kept: z.boolean(),
 });
 
 const NONE: ChainReads = { anchors: [], refusal: null };
@@ -88,13 +91,13 @@ async function readsFrom(
   const rows = await sqlRows(
     db,
     readRow,
-    `SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, NULL AS reason
+    `SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, NULL AS reason, true AS is_kept
      FROM ${tables.schema('balances')}.anchors ${among}
      UNION ALL
-     SELECT account, token, block, block_hash, NULL, refused_at, requested_at, reason
+     SELECT account, token, block, block_hash, NULL, refused_at, requested_at, reason, true
      FROM ${tables.schema('balances')}.refusals ${among}
      UNION ALL
-     SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, reason
+     SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, reason, false
      FROM ${tables.schema('unmoved-balances')}.answers ${among}
      ORDER BY block DESC, block_hash`,
     params,
@@ -109,8 +112,8 @@ async function readsFrom(
       if (at >= (reads.refusal?.refusedAt ?? 0))
         reads.refusal = { reason: row.reason ?? '', refusedAt: at, requestedAt };
     } else {
-      const { block, block_hash: hash, balance } = row;
-      reads.anchors.push({ block, hash, balance: BigInt(balance), observedAt: at, requestedAt });
+      const { block, block_hash: hash, balance, is_kept: isKept } = row;
+      reads.anchors.push({ block, hash, balance: BigInt(balance), observedAt: at, requestedAt, isKept });
     }
   }
   // Each table has a refusal only while it is newer than the balances of that table.

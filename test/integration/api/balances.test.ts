@@ -4,11 +4,23 @@ import { inTransaction } from '../../../infra/postgres/client.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { tokens } from '../../../projections/tokens/projector.ts';
+import { unmovedBalances } from '../../../projections/unmoved-balances/projector.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
-import { ALICE, BOB, CAROL, COIN, MAX, MULTI, NFT, ODD, writeSmallChain } from '../../support/small-chain.ts';
+import {
+  ALICE,
+  BOB,
+  CAROL,
+  COIN,
+  MAX,
+  MULTI,
+  NAMELESS,
+  NFT,
+  ODD,
+  writeSmallChain,
+} from '../../support/small-chain.ts';
 
 /**
  * The routes of balances over HTTP on a small chain that is indexed at heights 10, 11 and 40 only, with balances that were
@@ -66,6 +78,14 @@ beforeAll(async () => {
       const parsed = balances.topic.schema.parse(message);
       await balances.fold(tx, parsed, { partition: 0, offset: 0, timestamp: 0, schema });
     }
+    const unmoved = unmovedBalances.topic.schema.parse(seen(BOB, NAMELESS, 40, 0n));
+    const schemaOfUnmoved = (await servedBuilds(world.pool)).schema('unmoved-balances');
+    await unmovedBalances.fold(tx, unmoved, {
+      partition: 0,
+      offset: 0,
+      timestamp: 0,
+      schema: schemaOfUnmoved,
+    });
   });
 });
 afterAll(() => world.close());
@@ -119,6 +139,15 @@ describe('GET /api/balance/', () => {
     for (const { status, json } of [orphaned, apart]) {
       expect([status, json.success, json.code]).toEqual([503, false, 'balance_unknown']);
     }
+  });
+
+  it('is based on a read of the chain that is kept, as of a block', async () => {
+    const asOf = { as_of_block: '40' };
+    expect((await one({ ...BOB_NFT, ...asOf })).json.data.balance).toBe('3');
+    // The next read of a pair that nothing moved replaces this one.
+    const unmoved = { account_address: BOB, token_address: NAMELESS };
+    expect((await one(unmoved)).json.data.balance).toBe('0');
+    expect((await one({ ...unmoved, ...asOf })).status).toBe(404);
   });
 
   it('returns the last balance as stale if the chain cannot be read', async () => {

@@ -80,7 +80,9 @@ test('returns a pair that was never read as empty, and the largest balance exact
   const largest = (1n << 256n) - 1n;
   await fold(message(7, { balance: largest.toString() }));
   expect(await read()).toEqual({
-    anchors: [{ block: 7, hash: hash(7), balance: largest, observedAt: 10_007, requestedAt: 9007 }],
+    anchors: [
+      { block: 7, hash: hash(7), balance: largest, observedAt: 10_007, requestedAt: 9007, isKept: true },
+    ],
     refusal: null,
   });
 });

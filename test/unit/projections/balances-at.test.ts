@@ -6,7 +6,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 
 const anchor = (block: number, balance: bigint) => {
   const hash = toFelt(BigInt(block));
-  return { block, hash, balance, observedAt: 1, requestedAt: 1 };
+  return { block, hash, balance, observedAt: 1, requestedAt: 1, isKept: true };
 };
 const noStore = { rows: () => Promise.reject(new Error('Not to be read.')) };
 const noTables = { table: (name: string) => name };
