@@ -8,8 +8,8 @@ export interface DerivedCoverage {
 }
 
 /** `X-Indexed-Block` of an answer from deferred tables: the block up to which they are derived, not the newest one. */
-export function coverageHeaders(coverage: DerivedCoverage | null): Readonly<Record<string, string>> {
-  return coverage === null || coverage.upTo < 0 ? {} : { 'X-Indexed-Block': String(coverage.upTo) };
+export function coverageHeaders(coverage: DerivedCoverage | null): Readonly<Record<string, string | null>> {
+  return coverage === null ? {} : { 'X-Indexed-Block': coverage.upTo < 0 ? null : String(coverage.upTo) };
 }
 
 /** The block before the lowest due one. */

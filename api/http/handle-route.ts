@@ -155,7 +155,10 @@ async function send(
   { place, query, stallMs }: Pick<RequestInfo, 'place' | 'query'> & { readonly stallMs: number },
 ): Promise<Buffer | null> {
   context.status = status;
-  context.set(headers ?? {});
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    if (value === null) context.remove(name);
+    else context.set(name, value);
+  }
   const declared = route.response[status];
   if (declared instanceof StreamedAnswer) {
     stream(context, body as StreamedBody, { stallMs, place });

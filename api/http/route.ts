@@ -125,7 +125,8 @@ type Reply<R extends Responses> = {
         : R[S] extends StreamedAnswer
           ? StreamedBody
           : null;
-    headers?: Readonly<Record<string, string>>;
+    /** null: not sent. */
+    headers?: Readonly<Record<string, string | null>>;
     /** Do not cache: the answer is incomplete. */
     noStore?: boolean;
   };
@@ -242,7 +243,7 @@ interface Begun {
 export interface RouteAnswer {
   readonly status: number;
   readonly body: unknown;
-  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly headers?: Readonly<Record<string, string | null>> | undefined;
   readonly noStore?: boolean | undefined;
 }
 

@@ -126,3 +126,11 @@ it('answers the balances and the portfolio of thousands of tokens at a past time
   const { holdings } = await data(`/api/portfolio/?account_address=${CAROL}&at_time=2023-11-15`);
   expect(holdings.map((row: { token_address: string }) => row.token_address).toSorted()).toEqual(MANY);
 });
+
+it('names no block up to which holders are counted before the first is', async () => {
+  const answer = await world.call('GET', `/api/tokens/${TOKENS[0]}/holders/`, {
+    headers: { 'api-key': apiKey },
+  });
+  expect([answer.status, answer.json.count]).toEqual([200, 0]);
+  expect(answer.headers.has('x-indexed-block')).toBe(false);
+});
