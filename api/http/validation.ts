@@ -78,7 +78,12 @@ export function parseInput<S extends z.ZodType>(schema: S, value: unknown): z.ou
   const parsed = schema.safeParse(value, { error: describeIssue });
   if (parsed.success) return parsed.data;
   const errors: Record<string, string[]> = Object.create(null);
-  for (const { path, message } of parsed.error.issues) {
+  let mistyped: string | null = null;
+  for (const { code, path, message } of parsed.error.issues) {
+    const name = path.join('.');
+    // Zod also checks the length of a text where it expects a list.
+    if (code === 'too_big' && name === mistyped) continue;
+    if (code === 'invalid_type') mistyped = name;
     const [field, ...rest] = path.map(String);
     const text = rest.length === 0 ? message : `${rest.join('.')}: ${message}`;
     (errors[field ?? 'non_field_errors'] ??= []).push(text);

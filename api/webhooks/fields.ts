@@ -36,6 +36,7 @@ const url = textField({ max: MAX_URL_LENGTH, description: 'Absolute, http or htt
 const events = z
   .array(z.enum(WEBHOOK_EVENTS))
   .min(1)
+  .max(WEBHOOK_EVENTS.length)
   .refine((names) => new Set(names).size === names.length, 'List each event once.')
   .meta({ override: { uniqueItems: true } });
 

@@ -109,6 +109,19 @@ test('states the limits of every operation: calls, bytes of a body, rows of a pa
   expect(limitsOf('listDomainChanges')).toContain('`limit`: 1,000, by default 100');
 });
 
+test('bounds every list of a body, as each invalid item takes an error in the answer', () => {
+  const lists: unknown[] = [];
+  JSON.stringify(
+    operations().map(({ requestBody }) => requestBody),
+    (_, part: unknown) => {
+      if (Object(part).type === 'array') lists.push(part);
+      return part;
+    },
+  );
+  expect(lists.length).toBeGreaterThan(5);
+  for (const list of lists) expect(list).toHaveProperty('maxItems');
+});
+
 test('states the defaults of settings that limit calls', () => {
   const text = JSON.stringify(describedApi());
   for (const { env, fallback } of [
