@@ -14,7 +14,7 @@ import type { LoginAttempts } from '../limits/login-attempts.ts';
 import type { PasswordChecker } from '../auth/passwords.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
-import { MAX_FAILED } from '../limits/login-attempts.ts';
+import { MAX_FAILED, MAX_WAITING } from '../limits/login-attempts.ts';
 import { HOUR_MS, iso } from '../http/times.ts';
 
 export interface SessionRouteDeps {
@@ -45,6 +45,7 @@ function loginRoute({ commandsFor, passwords, logins, sessionHours, now }: Sessi
     }),
     limits: [
       `Failed log-ins in 60 s: ${MAX_FAILED.user} of a user, ${MAX_FAILED.address} of an address (429)`,
+      `Log-ins of a user or an address that wait for others in an API process: ${MAX_WAITING} (503)`,
     ],
     response: { 200: loginAnswer },
     errors: [401],

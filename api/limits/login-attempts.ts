@@ -3,16 +3,18 @@ import { z } from 'zod';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import { hashSecret } from '../auth/api-key.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import { pollUntil } from '../../infra/retry.ts';
 import { throttled, unavailable } from '../http/errors.ts';
+import type { HttpError } from '../http/errors.ts';
 
 /** Limits failed log-ins, shared by all processes through Redis; without Redis every log-in is rejected. */
 export interface LoginAttempts {
   /**
    * Begins an attempt that counts for each of these names (user, address); throws 429 when one of them failed too often,
-   * 503 while Redis is unavailable. Attempts in progress might all fail, so no more of them run than may still fail, and
-   * further ones wait. So concurrent guesses cannot exceed the limit, and concurrent correct log-ins are not rejected.
-   * `end` must follow.
+   * 503 while Redis is unavailable or too many wait. Attempts in progress might all fail, so no more of them run than may
+   * still fail, and further ones wait. So concurrent guesses cannot exceed the limit, and concurrent correct log-ins are not
+   * rejected for others that may fail. `end` must follow.
    */
   begin(names: readonly string[]): Promise<{ end(isFailure: boolean): Promise<void> }>;
 }
@@ -30,6 +32,9 @@ const POLL_MS = 25;
 
 /** Longest wait of an attempt for others to end. */
 const WAIT_MS = 15_000;
+
+/** Attempts of a name that wait in this process; further ones are rejected at once. */
+export const MAX_WAITING = 100;
 
 /**
  * KEYS: for each name its failures and its attempts in progress; ARGV: now (ms), window (ms), attempt, attempt TTL (ms),
@@ -71,30 +76,53 @@ for i = 1, #KEYS, 2 do
   end
 end`);
 
+interface Line {
+  inProgress: number;
+  waiting: number;
+  /** Aborted when one of those in progress ends. */
+  ended: AbortController;
+}
+
 /** Attempts of this process by name; those beyond the limit wait here and do not ask Redis. */
 function createPlaces(): {
-  enter(names: readonly string[]): Promise<void>;
+  /** @throws 503 at the deadline (on the clock of `performance.now()`), or if too many wait */
+  enter(names: readonly string[], deadline: number): Promise<void>;
   leave(names: readonly string[]): void;
 } {
-  const inProgress = new Map<string, number>();
-  let ended = Promise.withResolvers<void>();
-  const isFull = (name: string): boolean => (inProgress.get(name) ?? 0) >= limitOf(name);
+  const lines = new Map<string, Line>();
+  const fullLine = (names: readonly string[]): Line | undefined => {
+    const full = names.find((name) => (lines.get(name)?.inProgress ?? 0) >= limitOf(name));
+    return full === undefined ? undefined : lines.get(full);
+  };
   return {
-    async enter(names) {
-      while (names.some(isFull)) await ended.promise;
-      for (const name of names) inProgress.set(name, (inProgress.get(name) ?? 0) + 1);
+    async enter(names, deadline) {
+      for (let line = fullLine(names); line !== undefined; line = fullLine(names)) {
+        const leftMs = deadline - performance.now();
+        if (line.waiting >= MAX_WAITING || leftMs <= 0) throw tooManyInProgress();
+        line.waiting += 1;
+        await sleep(leftMs, line.ended.signal);
+        line.waiting -= 1;
+      }
+      for (const name of names) {
+        const line = lines.get(name) ?? { inProgress: 0, waiting: 0, ended: new AbortController() };
+        lines.set(name, line);
+        line.inProgress += 1;
+      }
     },
     leave(names) {
       for (const name of names) {
-        const left = (inProgress.get(name) ?? 1) - 1;
-        if (left === 0) inProgress.delete(name);
-        else inProgress.set(name, left);
+        const line = lines.get(name);
+        if (line === undefined) continue;
+        line.inProgress -= 1;
+        if (line.inProgress === 0) lines.delete(name);
+        line.ended.abort();
+        line.ended = new AbortController();
       }
-      ended.resolve();
-      ended = Promise.withResolvers();
     },
   };
 }
+
+const tooManyInProgress = (): HttpError => unavailable('unavailable', 'Too many log-ins are in progress.', 1);
 
 export function createLoginAttempts(options: {
   readonly counters: Counters;
@@ -107,7 +135,7 @@ export function createLoginAttempts(options: {
   return {
     async begin(names) {
       const deadline = performance.now() + WAIT_MS;
-      await places.enter(names);
+      await places.enter(names, deadline);
       // Hashed, as users sometimes type their password as the name.
       const keys = names.map(hashSecret).flatMap((hash) => [`login:${hash}`, `login-held:${hash}`]);
       const attempt = uniqueId();
@@ -123,7 +151,7 @@ export function createLoginAttempts(options: {
           everyMs: POLL_MS,
           withinMs: deadline - performance.now(),
         });
-        if (wait === null) throw unavailable('unavailable', 'Too many log-ins are in progress.', 1);
+        if (wait === null) throw tooManyInProgress();
         if (wait > 0) throw throttled(wait / 1000);
         hasBegun = true;
       } finally {

@@ -67,6 +67,7 @@ export class Operations extends HeyApiClient {
      *
      * - Bytes of the body: 1,048,576 (413)
      * - Failed log-ins in 60 s: 10 of a user, 30 of an address (429)
+     * - Log-ins of a user or an address that wait for others in an API process: 100 (503)
      */
     public logIn<ThrowOnError extends boolean = true>(options: Options<LogInData, ThrowOnError>): RequestResult<LogInResponses, LogInErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).post<LogInResponses, LogInErrors, ThrowOnError, 'data'>({

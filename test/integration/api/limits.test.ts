@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { pino } from 'pino';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { readClasses } from '../../../api/http/clickhouse.ts';
 import {
@@ -60,6 +60,12 @@ const ids = (() => {
   let made = 0;
   return () => `t:${(made += 1)}`;
 })();
+const answering = (answer: number): Counters => ({
+  run: async () => answer,
+  answers: async () => true,
+  settled: async () => {},
+  close() {},
+});
 const all = <T>(make: (counters: Counters) => T): T[] => processes.map((counters) => make(counters));
 /** One of several, in turn. */
 const turns = <T>(them: readonly T[]): (() => T) => {
@@ -445,6 +451,34 @@ describe('log-ins', () => {
     const guesses = await Promise.all(Array.from({ length: 40 }, guess));
     expect(guesses.filter((ran) => ran)).toHaveLength(10);
     expect(most).toBeLessThanOrEqual(10);
+  });
+
+  it('wait a hundred of a name at a time, for 15 s; others are rejected at once', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    try {
+      const logins = createLoginAttempts({ counters: answering(0), now, uniqueId: ids });
+      const begun: { end(isFailure: boolean): Promise<void> }[] = [];
+      const refused: unknown[] = [];
+      const begin = (user: string): void =>
+        void logins.begin(['ip:1', user]).then(
+          (attempt) => begun.push(attempt),
+          (error: unknown) => refused.push(error),
+        );
+      for (let i = 0; i < 111; i += 1) begin('user:1');
+      begin('user:2');
+      await vi.advanceTimersByTimeAsync(0);
+      const overloaded = expect.objectContaining({ status: 503, headers: { 'Retry-After': '1' } });
+      expect([begun.length, refused]).toEqual([11, [overloaded]]);
+      await begun[0]?.end(false);
+      await vi.advanceTimersByTimeAsync(0);
+      expect([begun.length, refused.length]).toEqual([12, 1]);
+      await vi.advanceTimersByTimeAsync(14_999);
+      expect(refused).toHaveLength(1);
+      await vi.advanceTimersByTimeAsync(1);
+      expect([begun.length, refused]).toEqual([12, Array(100).fill(overloaded)]);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it('do not wait for ever for a process that died', async () => {
