@@ -10,7 +10,7 @@ const MAX_BYTES = 32_000_000;
 /** Bounds how long a change outside the log (a table repaired by hand) stays unseen. */
 export const MAX_AGE_MS = 10_000;
 
-/** Bounded by bytes and age. There is no invalidation: a key must include everything that the answer depends on. */
+/** Bounded by age and by bytes, with those of the keys. There is no invalidation: a key must include everything that the answer depends on. */
 export function createAnswerCache(
   now: () => number,
   { maxBytes = MAX_BYTES, maxAgeMs = MAX_AGE_MS }: { maxBytes?: number; maxAgeMs?: number } = {},
@@ -19,7 +19,9 @@ export function createAnswerCache(
   const entries = new Map<string, { readonly answer: Buffer; readonly expiresAt: number }>();
   let bytes = 0;
   const evict = (key: string): void => {
-    bytes -= entries.get(key)?.answer.length ?? 0;
+    const entry = entries.get(key);
+    if (entry === undefined) return;
+    bytes -= key.length + entry.answer.length;
     entries.delete(key);
   };
   return {
@@ -30,7 +32,7 @@ export function createAnswerCache(
     set(key, answer) {
       evict(key);
       entries.set(key, { answer, expiresAt: now() + maxAgeMs });
-      bytes += answer.length;
+      bytes += key.length + answer.length;
       for (const [oldest, { expiresAt }] of entries) {
         if (bytes <= maxBytes && expiresAt > now()) break;
         evict(oldest);
