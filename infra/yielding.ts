@@ -15,11 +15,14 @@ export function createYielding(ms = 2): () => Promise<void> {
 const ITEMS = 16;
 
 /** `items.map(compute)`, which lets other work run now and then. */
-export async function mapYielding<T, R>(items: readonly T[], compute: (item: T) => R): Promise<R[]> {
+export async function mapYielding<T, R>(
+  items: readonly T[],
+  compute: (item: T, index: number) => R,
+): Promise<R[]> {
   const yielding = createYielding();
   const computed: R[] = [];
-  for (const item of items) {
-    computed.push(compute(item));
+  for (const [i, item] of items.entries()) {
+    computed.push(compute(item, i));
     if (computed.length % ITEMS === 0) await yielding();
   }
   return computed;

@@ -221,10 +221,10 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
     }),
     hasCsv: true,
     asOf: true,
-    limits: [`Transfers of the pair in the window: ${figure(HISTORY_ROWS)} (400)`],
+    limits: [readLimit('account'), `Transfers of the pair in the window: ${figure(HISTORY_ROWS)} (400)`],
     response: { 200: balanceHistoryAnswer },
     async handler({ input: { query }, served, request, asOf, pool }) {
-      const deps = reading(served, { request, asOf, pool });
+      const deps = reading(served, { request, asOf, pool }, 'account');
       const { start_time: start, end_time: end = new Date(deps.now()) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const pair = { account: query.account_address, token: query.token_address };
@@ -243,7 +243,7 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
         [...newest.keys()],
         oldestFirst.map(({ timestamp: time }) => time * 1000),
       );
-      const data = oldestFirst.map((row, i) =>
+      const data = await mapYielding(oldestFirst, (row, i) =>
         presentHistoryRow(row, token, priced[i]?.get(pair.token) ?? null),
       );
       return {

@@ -48,7 +48,7 @@ export const readClasses = {
     timeoutMs: 10_000,
     settings: pageSettings,
   },
-  /** All balances of an account: thousands, which are worked out and sent by this process. */
+  /** All balances of an account, or a history of one: thousands, which are worked out and sent by this process. */
   account: {
     isAwaited: true,
     keepsPlace: true,

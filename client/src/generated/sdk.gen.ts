@@ -490,6 +490,7 @@ export class Operations extends HeyApiClient {
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
      * - Transfers of the pair in the window: 100,000 (400)
      */
     public getBalanceHistory<ThrowOnError extends boolean = true>(options: Options<GetBalanceHistoryData, ThrowOnError>): RequestResult<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'> {

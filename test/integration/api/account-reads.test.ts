@@ -1,5 +1,9 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+
+import { readClasses } from '../../../api/http/clickhouse.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import { balances } from '../../../projections/balances/projector.ts';
@@ -9,7 +13,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
-import { ALICE, BOB, CAROL, TX1, writeSmallChain } from '../../support/small-chain.ts';
+import { ALICE, BOB, CAROL, COIN, TX1, writeSmallChain } from '../../support/small-chain.ts';
 import { aTransfer } from '../../support/transfer-world.ts';
 import { messagesOf } from '../../support/topic.ts';
 import type { TableNames } from '../../support/transfer-world.ts';
@@ -22,6 +26,9 @@ import type { TableNames } from '../../support/transfer-world.ts';
 const DAVE = toFelt(0xda7en);
 const MANY = Array.from({ length: 2500 }, (_, i) => toFelt(0x70c_0000n + BigInt(i)));
 const TOKENS = MANY.slice(0, 450);
+const ERIN = toFelt(0xe21_0000n);
+/** More than the kernel holds between server and client. */
+const ROWS = 100_000;
 
 let world: ApiWorld;
 let apiKey = '';
@@ -110,6 +117,42 @@ it('refuses an account of more tokens than an answer may hold', async () => {
       headers: { 'api-key': apiKey },
     });
     expect([answer.status, Object.keys(answer.json.errors ?? {})]).toEqual([400, ['account_address']]);
+  }
+});
+
+it('keeps the place of a long history until its client has taken it', async () => {
+  const owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  const pair = `unhex('${ERIN.slice(2)}'), unhex('${COIN.slice(2)}')`;
+  await owner.command(`INSERT INTO ${names['account_ledger'] ?? ''}
+    SELECT ${pair}, 4294967295, 4294967295 - number, 4294967295, 2, 1, 'erc20', 0, 1700000000, '', 1, 0 FROM numbers(${ROWS})`);
+  await owner.command(
+    `INSERT INTO ${names['account_ledger_by_block'] ?? ''} SELECT 0, ${pair}, 0, ${ROWS}, ${ROWS}, 1, 0`,
+  );
+  await owner.close();
+  // Clients that take nothing are not disconnected meanwhile.
+  vi.useFakeTimers({ toFake: ['setInterval'] });
+  const { hostname, port } = new URL(world.url);
+  const history = `/api/balance-history/?account_address=${ERIN}&token_address=${COIN}&start_time=`;
+  const headers = { 'api-key': apiKey };
+  const clients = Array.from({ length: readClasses.account.placesPerCaller }, () => {
+    const client = connect(Number(port), hostname);
+    client.write(`GET ${history}2023-11-14 HTTP/1.1\r\nHost: x\r\napi-key: ${apiKey}\r\n\r\n`);
+    return client;
+  });
+  try {
+    await Promise.all(clients.map(async (client) => await once(client, 'readable')));
+    let isAnswered = false;
+    const next = world.call('GET', `${history}2024-01-01`, { headers });
+    void next.then(() => (isAnswered = true));
+    const page = `/api/balance/?account_address=${BOB}&token_address=${COIN}&as_of_block=0`;
+    for (let i = 0; i < 5; i += 1) expect((await world.call('GET', page, { headers })).status).toBe(200);
+    expect(isAnswered).toBe(false);
+    clients[0]?.destroy();
+    expect(await next).toMatchObject({ status: 200, json: { count: 0 } });
+    expect(String(clients[1]?.read(12))).toBe('HTTP/1.1 200');
+  } finally {
+    vi.useRealTimers();
+    for (const client of clients) client.destroy();
   }
 });
 
