@@ -35,6 +35,7 @@ import type { Console } from './console/console.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
+import { limitPipelining } from './http/pipelining.ts';
 import { ROWS_PER_CORE } from './http/pacing.ts';
 import { limitStatements } from './http/postgres.ts';
 import { shareWithinTurn } from './http/share-within-turn.ts';
@@ -272,7 +273,7 @@ function createHttpServer(app: Koa<RequestState>): Server {
   const handle = app.callback();
   const server = createServer(
     { requestTimeout: 30_000, headersTimeout: 15_000 },
-    (request, response) => void handle(request, response),
+    limitPipelining((request, response) => void handle(request, response)),
   );
   answerMalformedRequests(server);
   // Longer than load balancers keep idle connections, so that they never send on one that is closing.

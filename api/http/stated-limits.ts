@@ -6,6 +6,7 @@ import { DEFAULT_BODY_BYTES } from './body.ts';
 import { readClasses } from './clickhouse.ts';
 import type { ReadClassName } from './clickhouse.ts';
 import { REACHABLE_ROWS } from './envelope.ts';
+import { MAX_UNANSWERED } from './pipelining.ts';
 import { acceptsSessionAsKey } from './route.ts';
 import type { Route } from './route.ts';
 
@@ -28,7 +29,8 @@ export function commonLimits(): string {
     'For all of them: URL and headers have at most 16,384 bytes (431);',
     `${MAX_FAILURES} failed checks of API keys block an address (for IPv6, its /64) for \`IP_BLOCK_WINDOW_SECONDS\` of the operator, by default 300 (403);`,
     `at most ${placesPerCaller} pages of a key and ${placesPerUser} of a user are read at a time, and ${COMMAND_LIMITS.inFlightPerUser} writes of a user run at a time, while others wait for some seconds (503);`,
-    'an answer must be read within 60 s.',
+    'an answer must be read within 60 s;',
+    `a connection with more than ${MAX_UNANSWERED} unanswered requests is closed.`,
   ].join(' ');
 }
 
