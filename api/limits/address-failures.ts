@@ -56,11 +56,12 @@ const MAX_ADDRESSES = 50_000;
  * Caches blocks until they end: Redis is not asked again about a blocked address, and the block outlives an outage of
  * Redis.
  */
-export function cacheBlocks(failures: AddressFailures, now: () => number): AddressFailures {
+export function cacheBlocks(failures: AddressFailures, windowMs: number, now: () => number): AddressFailures {
   const ends = createLruCache<string, number>(MAX_ADDRESSES);
   const cachedOr = async (address: string, read: (address: string) => Promise<number>): Promise<number> => {
     const cached = (ends.get(address) ?? 0) - now();
-    if (cached > 0) return cached;
+    // No block is longer than a window, unless the clock was set back.
+    if (cached > 0 && cached <= windowMs) return cached;
     const left = await read(address);
     if (left > 0) ends.set(address, now() + left);
     return left;

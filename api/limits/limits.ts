@@ -85,6 +85,7 @@ export function createLimits({ counters, ipBlockWindowMs, metrics, now }: Limits
         blockedFor: withFallback(failures.shared.blockedFor, failures.local.blockedFor),
         record: withFallback(failures.shared.record, failures.local.record),
       },
+      ipBlockWindowMs,
       now,
     ),
     logins: createLoginAttempts({ counters, now, uniqueId }),

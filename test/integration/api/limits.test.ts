@@ -303,13 +303,22 @@ describe('a block of an address', () => {
   it('is cached until it ends', async () => {
     const lengths = [5000];
     const blockedFor = async (): Promise<number> => lengths.shift() ?? 0;
-    const failures = cacheBlocks({ blockedFor, record: blockedFor }, now);
+    const failures = cacheBlocks({ blockedFor, record: blockedFor }, 300_000, now);
     expect(await failures.blockedFor(name)).toBe(5000);
     time += 4999;
     expect([await failures.blockedFor(name), await failures.record(name)]).toEqual([1, 1]);
     expect(await failures.blockedFor(`${name} too`)).toBe(0);
     time += 1;
     expect([await failures.blockedFor(name), await failures.record(name)]).toEqual([0, 0]);
+  });
+
+  it('is read again where it would last longer than a window, as after the clock was set back', async () => {
+    const lengths = [300_000, 0];
+    const blockedFor = async (): Promise<number> => lengths.shift() ?? 1;
+    const failures = cacheBlocks({ blockedFor, record: blockedFor }, 300_000, now);
+    expect([await failures.blockedFor(name), await failures.blockedFor(name)]).toEqual([300_000, 300_000]);
+    time -= 3_600_000;
+    expect(await failures.blockedFor(name)).toBe(0);
   });
 });
 
