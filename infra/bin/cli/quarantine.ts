@@ -4,14 +4,14 @@ import type { Command } from 'commander';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { Logger } from '../../log.ts';
 import { retryQuarantined, skipQuarantined } from '../operator/quarantine-actions.ts';
-import { listQuarantine } from '../operator/quarantine-items.ts';
+import { findQuarantinePage } from '../operator/quarantine-answers.ts';
 import type { QuarantineItem } from '../operator/quarantine-items.ts';
 import { showQuarantined } from '../operator/quarantine-show.ts';
 import type { ShownItem } from '../operator/quarantine-show.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
-import { addressOf, nonNegativeInteger } from './arguments.ts';
+import { addressOf, nonNegativeInteger, positiveInteger } from './arguments.ts';
 
 /** `tds quarantine`: malformed events and poison messages, and how an operator resolves them. */
 export function quarantineCommand(program: Command, log: Logger, say: (line: string) => void): void {
@@ -28,7 +28,7 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
     .addOption(new Option('--kind <kind>', 'only entries of this kind').choices(['event', 'message']))
     .option('--contract <address>', 'only events of this contract', addressOf)
     .option('--block <height>', 'only events of this block', nonNegativeInteger)
-    .option('--limit <number>', 'maximum number of entries', nonNegativeInteger, 50)
+    .option('--limit <number>', 'maximum number of entries', positiveInteger, 50)
     .option('--json', 'print as JSON', false)
     .action(
       async (options: {
@@ -39,12 +39,16 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
         limit: number;
         json: boolean;
       }) => {
-        const { all, json, ...filter } = options;
-        const items = await onStores(({ pool }) => listQuarantine(pool, { ...filter, open: !all }));
-        if (json) say(JSON.stringify(items.map(withoutEntry), null, 2));
-        else if (items.length === 0)
-          say(all ? 'The quarantine is empty.' : 'No open entries in the quarantine.');
-        else for (const item of items) say(lines(item));
+        const { all, json, limit, ...filter } = options;
+        const { items, next } = await onStores(({ pool }) =>
+          findQuarantinePage(pool, { ...filter, limit, open: !all }),
+        );
+        if (json) return say(JSON.stringify(items, null, 2));
+        for (const item of items) say(lines(item));
+        if (next !== null) say('More entries exist; raise --limit to see them.');
+        if (items.length > 0) return;
+        if (Object.keys(filter).length > 0) return say('No entries match.');
+        say(all ? 'The quarantine is empty.' : 'No open entries in the quarantine.');
       },
     );
 
@@ -98,7 +102,7 @@ function withoutEntry({ entry: _entry, ...item }: QuarantineItem): Omit<Quaranti
   return item;
 }
 
-function lines(item: QuarantineItem): string {
+function lines(item: Omit<QuarantineItem, 'entry'>): string {
   const { id, kind, where, reason, since, last_tried: tried, state, halts, rebuilds } = item;
   const halted = [...halts, ...(rebuilds.length === 0 ? [] : [`the rebuild of ${rebuilds.join(', ')}`])];
   const times =

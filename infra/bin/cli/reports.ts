@@ -8,7 +8,7 @@ import { reportStatus, riskLevel } from '../../../schemas/catalogue.ts';
 import type { Logger } from '../../log.ts';
 import { asOperator } from './as-operator.ts';
 import { commandConfig } from '../command-config.ts';
-import { nonNegativeInteger } from './arguments.ts';
+import { nonNegativeInteger, positiveInteger } from './arguments.ts';
 
 type RiskLevel = (typeof riskLevel.options)[number];
 
@@ -22,7 +22,7 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
     .command('list')
     .description('list reports, newest first')
     .addOption(new Option('--status <status>', 'only reports with this status').choices(reportStatus.options))
-    .option('--limit <number>', 'maximum number of reports', nonNegativeInteger, 50)
+    .option('--limit <number>', 'maximum number of reports', positiveInteger, 50)
     .option('--json', 'print as JSON', false)
     .action(async (options: { status?: DomainReport['status']; limit: number; json: boolean }) => {
       const { status, limit, json } = options;

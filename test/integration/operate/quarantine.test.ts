@@ -279,6 +279,17 @@ describe('an event', () => {
     expect(again).toEqual({ code: 1, stdout: '', stderr: '0xb10c:8 is already resolved: skipped\n' });
   });
 
+  test('beyond the limit of a list is announced, and a filter that matches none says so', async () => {
+    await publishEvent('0xb10c:9', 79);
+    await publishEvent('0xb10c:10', 79);
+    const first = await command('list', '--block', '79', '--limit', '1');
+    expect(first.stdout).toMatch(/^0xb10c:10\n[^]*\nMore entries exist; raise --limit to see them\.\n$/);
+    expect((await command('list', '--block', '79', '--limit', '2')).stdout).not.toContain('More entries');
+    expect((await command('list', '--all', '--block', '80')).stdout).toBe('No entries match.\n');
+    const none = await command('list', '--limit', '0');
+    expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining('must be a positive integer') });
+  });
+
   test('that is unknown is rejected by id', async () => {
     const result = await command('show', 'nobody');
     expect(result).toEqual({
