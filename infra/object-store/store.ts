@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream';
 
+import { AppError } from '../../schemas/errors.ts';
+
 export interface ByteRange {
   readonly start: number;
   readonly end: number;
@@ -17,10 +19,15 @@ export interface ObjectStore {
   write(name: string, body: Readable, signal: AbortSignal): Promise<void>;
 }
 
-/** @param location a folder, or `s3://BUCKET/PREFIX` */
+/**
+ * @param location a folder, or `s3://BUCKET/PREFIX`
+ * @throws `INVALID` for any other URL: as a folder it would be a path below the working directory
+ */
 export async function openObjectStore(location: string): Promise<ObjectStore> {
   const [, bucket, prefix = ''] = /^s3:\/\/([^/]+)(?:\/(.*))?$/.exec(location) ?? [];
   if (bucket === undefined) {
+    if (/^[a-z][a-z\d+.-]*:\/\//i.test(location))
+      throw new AppError('INVALID', `Not a folder or s3://BUCKET/PREFIX: ${location}`);
     const { createFolderStore } = await import('./folder.ts');
     return createFolderStore(location);
   }

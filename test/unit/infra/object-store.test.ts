@@ -35,6 +35,15 @@ const chunks = (bytes: Buffer): Buffer[] =>
   );
 const bodyOf = (bytes: Buffer): Readable => Readable.from(chunks(bytes), { objectMode: false });
 
+it.each(['s3://', 's3:///prefix', 'gs://bucket/prefix', 'S3://bucket'])(
+  'a store is not opened at %s',
+  async (location) => {
+    await expect(openObjectStore(location)).rejects.toThrow(
+      `Not a folder or s3://BUCKET/PREFIX: ${location}`,
+    );
+  },
+);
+
 describe.each(['folder', 'bucket'])('a %s', (kind) => {
   let store: ObjectStore;
   const leftovers = (): number =>
