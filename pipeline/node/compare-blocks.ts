@@ -26,7 +26,7 @@ const CONCURRENCY = 8;
 export async function compareBlocks(
   node: Pick<Node, 'getBlockWithReceipts' | 'getBlockTransactionCount'>,
   blocks: AsyncIterable<ComparedBlock>,
-  { signal, onCompared }: CallOptions & { onCompared?: () => void } = {},
+  { signal }: CallOptions = {},
 ): Promise<BlockDifference[]> {
   const failure = new AbortController();
   const options = {
@@ -37,7 +37,6 @@ export async function compareBlocks(
   const compare = async (block: ComparedBlock): Promise<void> => {
     try {
       found.push(...(await differencesOf(node, block, options)));
-      onCompared?.();
     } catch (error) {
       failure.abort(error);
       queue.clear();

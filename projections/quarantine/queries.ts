@@ -43,7 +43,6 @@ export interface QuarantineFilter {
   /** Only open entries. */
   readonly open: boolean;
   readonly limit: number;
-  readonly offset?: number;
   /** Entries after this one. */
   readonly after?: { readonly quarantinedAt: number; readonly id: string } | undefined;
   readonly kind?: QuarantineEntry['kind'] | undefined;
@@ -59,14 +58,14 @@ export async function quarantineEntries(
   schema: string,
   filter: QuarantineFilter,
 ): Promise<QuarantineEntry[]> {
-  const { limit, offset = 0, after } = filter;
+  const { limit, after } = filter;
   return await sqlRows(
     db,
     entryRow,
     `SELECT ${COLUMNS} FROM ${schema}.entries
-     WHERE ${FILTER} AND ($7::bigint IS NULL OR quarantined_at < $7 OR (quarantined_at = $7 AND id > $8))
-     ORDER BY quarantined_at DESC, id LIMIT $5 OFFSET $6`,
-    [...filterValues(filter), limit, offset, after?.quarantinedAt ?? null, after?.id ?? null],
+     WHERE ${FILTER} AND ($6::bigint IS NULL OR quarantined_at < $6 OR (quarantined_at = $6 AND id > $7))
+     ORDER BY quarantined_at DESC, id LIMIT $5`,
+    [...filterValues(filter), limit, after?.quarantinedAt ?? null, after?.id ?? null],
   );
 }
 

@@ -101,10 +101,9 @@ export async function addApiKey(
     name: string;
     allowedOrigins?: readonly string[];
     allowedIps?: readonly string[];
-    rateLimitPerHour?: number | null;
   },
 ): Promise<{ id: number; key: string }> {
-  const { username, name, allowedOrigins = [], allowedIps = [], rateLimitPerHour = null } = options;
+  const { username, name, allowedOrigins = [], allowedIps = [] } = options;
   if (!isName(name, 100)) {
     throw new AppError('INVALID', "A key's name has 1 to 100 characters, none of them a control character");
   }
@@ -132,7 +131,7 @@ export async function addApiKey(
       prefix: apiKeyPrefix(key),
       allowed_origins: [...allowedOrigins],
       allowed_ips: [...allowedIps],
-      rate_limit_per_hour: rateLimitPerHour,
+      rate_limit_per_hour: null,
     },
   });
   return { id: Number(result['id']), key };
