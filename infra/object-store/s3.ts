@@ -4,6 +4,7 @@ import { GetObjectCommand, HeadObjectCommand, S3Client, S3ServiceException } fro
 import { Upload } from '@aws-sdk/lib-storage';
 
 import { AppError } from '../../schemas/errors.ts';
+import { isNetworkError } from '../network-errors.ts';
 import type { ObjectStore } from './store.ts';
 
 /** A part of an upload: an object has at most 10,000, and two are held in memory. */
@@ -66,7 +67,7 @@ export function createS3Store(
       const abort = (): void => void upload.abort();
       signal.addEventListener('abort', abort, { once: true });
       try {
-        await upload.done();
+        await upload.done().catch(asUnavailable);
       } finally {
         signal.removeEventListener('abort', abort);
         body.destroy();
@@ -88,9 +89,10 @@ async function ifThere<T>(request: Promise<T>): Promise<T | null> {
 function asUnavailable(error: unknown): never {
   const status = error instanceof S3ServiceException ? (error.$metadata.httpStatusCode ?? 0) : 0;
   const isTimeout = error instanceof Error && error.name === 'TimeoutError';
-  if (!isTimeout && status !== 429 && status < 500) throw error;
+  const isUnanswered = isTimeout || isNetworkError(error);
+  if (!isUnanswered && status !== 429 && status < 500) throw error;
   const details = { store: 'the object store' };
-  const problem = isTimeout ? 'timed out' : `answered ${status}`;
+  const problem = isTimeout ? 'timed out' : isUnanswered ? 'did not answer' : `answered ${status}`;
   throw new AppError('STORE_UNAVAILABLE', `The object store ${problem}`, {
     retryable: true,
     cause: error,

@@ -134,6 +134,18 @@ describe('a bucket that does not answer', () => {
     resume();
   });
 
+  it('is unavailable itself while no server listens there', async () => {
+    vi.stubEnv('AWS_ENDPOINT_URL_S3', 'http://127.0.0.1:1');
+    const refused = { ...unavailable, message: 'The object store did not answer' };
+    try {
+      const store = createS3Store('bucket', 'refused');
+      await expect(store.size('a', signal)).rejects.toMatchObject(refused);
+      await expect(store.write('a', bodyOf(Buffer.from('b')), signal)).rejects.toMatchObject(refused);
+    } finally {
+      vi.stubEnv('AWS_ENDPOINT_URL_S3', s3.env['AWS_ENDPOINT_URL_S3']);
+    }
+  });
+
   it('is unavailable, not wrong, while it is too busy', async () => {
     const store = createS3Store('bucket', 'busy');
     s3.failWith(503);
