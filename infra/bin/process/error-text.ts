@@ -12,7 +12,9 @@ export function errorText(error: unknown): string {
   if (isPostgresUnavailable(error)) return `PostgreSQL did not answer: ${shortReason(error)}`;
   if (REJECTED_CONNECTION.has(errorCode(error) ?? '')) return rejectionText('PostgreSQL', error);
   if (isClickHouseRejection(error)) return rejectionText('ClickHouse', error);
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+  if (!(error instanceof Error)) return String(error);
+  // The message of a system call names the call and the path.
+  return 'syscall' in error ? error.message : (error.stack ?? error.message);
 }
 
 function rejectionText(store: string, error: unknown): string {

@@ -77,6 +77,12 @@ test('one process writes files at a time', async () => {
   }
 });
 
+test('a target that is no folder is reported without a stack', async () => {
+  const answer = await build(join(folder, 'manifest.json'), '--heights', '5');
+  expect([answer.code, answer.stdout]).toEqual([1, '']);
+  expect(answer.stderr).toMatch(/^ENOTDIR: .*manifest\.json'\n$/);
+});
+
 test('a file has 100,000 heights by default', async () => {
   const to = join(folder, 'empty');
   mkdirSync(to);
