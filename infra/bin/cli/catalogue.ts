@@ -2,10 +2,11 @@ import { once } from 'node:events';
 import { createWriteStream, renameSync, rmSync } from 'node:fs';
 import type { Writable } from 'node:stream';
 
+import { Option } from 'commander';
 import type { Command } from 'commander';
 
 import { exportCsv, exportJson } from '../operator/catalogue/export.ts';
-import { FILE_KINDS, isFileKind } from '../operator/catalogue/formats.ts';
+import { FILE_KINDS } from '../operator/catalogue/formats.ts';
 import type { FileKind } from '../operator/catalogue/formats.ts';
 import { importFile, previewFile } from '../operator/catalogue/import.ts';
 import type { ImportFile, ImportOutcome, ImportProgress } from '../operator/catalogue/import.ts';
@@ -37,34 +38,33 @@ function importCommand(catalogue: Command, log: Logger, say: (line: string) => v
         'by their identifier (slug, key, domain, address, ...)',
     )
     .argument('<file>')
-    .option(
-      '--kind <kind>',
-      `kind of a CSV file, or the only kind to import from a JSON file: ${FILE_KINDS.join(', ')}`,
+    .addOption(
+      new Option('--kind <kind>', 'kind of a CSV file, or the only kind to import from a JSON file').choices(
+        FILE_KINDS,
+      ),
     )
-    .option('--format <format>', 'json or csv (default: by file extension)')
+    .addOption(formatOption('of the file (default: by file extension)'))
     .option('--dry-run', 'print the changes without making them', false)
     .option('--json', 'print the result as JSON', false)
-    .action(
-      async (path: string, options: { kind?: string; format?: string; dryRun: boolean; json: boolean }) => {
-        const file = fileToImport(path, options);
-        const progress = showProgress<ImportProgress>({
-          what: 'import',
-          reading: 'sending',
-          unit: 'records',
-          quiet: options.json,
-          afterMs: 1000,
-        });
-        const work = options.dryRun ? previewFile : importFile;
-        const outcome = await asOperator(commandConfig(process.env), log, (deps) =>
-          work({ ...deps, now: Date.now }, file, progress.show),
-        ).finally(() => progress.end());
-        if (options.json) say(JSON.stringify(asJson(outcome, options.dryRun), null, 2));
-        else if (outcome.isGood) for (const line of sentences(outcome, options.dryRun)) say(line);
-        if (outcome.isGood) return;
-        process.exitCode = 1;
-        if (!options.json) process.stderr.write(`${refusal(path, outcome)}\n`);
-      },
-    );
+    .action(async (path: string, options: FileOptions & { dryRun: boolean; json: boolean }) => {
+      const file = fileToImport(path, options);
+      const progress = showProgress<ImportProgress>({
+        what: 'import',
+        reading: 'sending',
+        unit: 'records',
+        quiet: options.json,
+        afterMs: 1000,
+      });
+      const work = options.dryRun ? previewFile : importFile;
+      const outcome = await asOperator(commandConfig(process.env), log, (deps) =>
+        work({ ...deps, now: Date.now }, file, progress.show),
+      ).finally(() => progress.end());
+      if (options.json) say(JSON.stringify(asJson(outcome, options.dryRun), null, 2));
+      else if (outcome.isGood) for (const line of sentences(outcome, options.dryRun)) say(line);
+      if (outcome.isGood) return;
+      process.exitCode = 1;
+      if (!options.json) process.stderr.write(`${refusal(path, outcome)}\n`);
+    });
 }
 
 function exportCommand(catalogue: Command, log: Logger): void {
@@ -72,11 +72,10 @@ function exportCommand(catalogue: Command, log: Logger): void {
     .command('export')
     .description('export the catalogue in the format that import reads')
     .argument('[file]', 'target file (default: standard output)')
-    .option('--kind <kind>', `one of ${FILE_KINDS.join(', ')} (default: all)`)
-    .option('--format <format>', 'json, or csv of one kind (default: by file extension, otherwise json)')
-    .action(async (path: string | undefined, options: { kind?: string; format?: string }) => {
-      const kind = kindOf(options.kind);
-      const isCsv = formatOf(options.format, path) === 'csv';
+    .addOption(new Option('--kind <kind>', 'only this kind').choices(FILE_KINDS))
+    .addOption(formatOption('of the file; CSV holds one kind (default: by file extension, otherwise json)'))
+    .action(async (path: string | undefined, { kind, format }: FileOptions) => {
+      const isCsv = formatOf(format, path) === 'csv';
       if (isCsv && kind === undefined)
         throw new AppError('INVALID', 'CSV holds one kind: specify it with --kind');
       await writeWhole(path, async (out) => {
@@ -96,20 +95,21 @@ function exportCommand(catalogue: Command, log: Logger): void {
     });
 }
 
-function kindOf(text: string | undefined): FileKind | undefined {
-  if (text === undefined || isFileKind(text)) return text;
-  throw new AppError('INVALID', `Unknown kind "${text}": use ${FILE_KINDS.join(', ')}`);
+interface FileOptions {
+  readonly kind?: FileKind;
+  readonly format?: 'json' | 'csv';
 }
 
-function formatOf(text: string | undefined, path: string | undefined): 'json' | 'csv' {
-  if (text === 'json' || text === 'csv') return text;
-  if (text !== undefined) throw new AppError('INVALID', `Unknown format "${text}": use json or csv`);
-  return path?.toLowerCase().endsWith('.csv') === true ? 'csv' : 'json';
+function formatOption(description: string): Option {
+  return new Option('--format <format>', description).choices(['json', 'csv']);
 }
 
-function fileToImport(path: string, options: { kind?: string; format?: string }): ImportFile {
-  const kind = kindOf(options.kind);
-  if (formatOf(options.format, path) === 'json') return { path, read: readJson, kind };
+function formatOf(format: FileOptions['format'], path: string | undefined): 'json' | 'csv' {
+  return format ?? (path?.toLowerCase().endsWith('.csv') === true ? 'csv' : 'json');
+}
+
+function fileToImport(path: string, { kind, format }: FileOptions): ImportFile {
+  if (formatOf(format, path) === 'json') return { path, read: readJson, kind };
   if (kind === undefined) throw new AppError('INVALID', 'CSV holds one kind: specify it with --kind');
   return { path, read: csvReader(kind), kind };
 }

@@ -1,3 +1,4 @@
+import { Argument } from 'commander';
 import type { Command } from 'commander';
 
 import { sleep } from '../../lifecycle.ts';
@@ -13,6 +14,7 @@ import type { Standards } from '../../../pipeline/ingest/ports.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { tokenStandard } from '../../../schemas/messages/common.ts';
+import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
@@ -42,13 +44,8 @@ export function contractsCommand(program: Command, log: Logger, say: (line: stri
       'set the standard of a contract that the node cannot classify, and repair the blocks with its events',
     )
     .argument('<address>', '', addressOf)
-    .argument('<standard>', tokenStandard.options.join(', '))
-    .action(async (contract: Felt, name: string) => {
-      const { data: standard } = tokenStandard.safeParse(name);
-      if (standard === undefined) {
-        const known = tokenStandard.options.join(', ');
-        throw new AppError('INVALID', `Unknown standard ${name}: use one of ${known}`);
-      }
+    .addArgument(new Argument('<standard>', 'standard of the contract').choices(tokenStandard.options))
+    .action(async (contract: Felt, standard: TokenStandard) => {
       const summary = await withStores(commandConfig(process.env), 'tds-contracts', log, (stores) =>
         reclassify(stores, contract, () => ({
           reclassify: (token, at) => setStandard(stores, token, standard, at),

@@ -416,8 +416,8 @@ describe('tds catalogue', () => {
     for (const [args, text] of [
       [['import', '/nowhere.json'], 'Cannot read /nowhere.json'],
       [['export', '/nowhere/out.json'], 'Cannot write /nowhere/out.json'],
-      [['import', 'x.json', '--kind', 'dapp'], 'Unknown kind "dapp"'],
-      [['export', '--format', 'xml'], 'Unknown format "xml"'],
+      [['import', 'x.json', '--kind', 'dapp'], "'dapp' is invalid. Allowed choices are categories, "],
+      [['export', '--format', 'xml'], "'xml' is invalid. Allowed choices are json, csv."],
       [['export', '--format', 'csv'], 'CSV holds one kind'],
     ] as const)
       expect(await run(...args)).toMatchObject({ code: 1, stderr: expect.stringContaining(text) });

@@ -131,7 +131,7 @@ test.each([
   [['reclassify', '0xnot'], /^Not an address: 0xnot\n$/],
   [['reclassify', '0x1'], /^Nothing runs in .*: start it with `npm start`.*\n$/],
   [['contracts', 'set', '0xnot', 'erc20'], /^Not an address: 0xnot\n$/],
-  [['contracts', 'set', '0x1', 'erc9'], /^Unknown standard erc9: use one of .*erc20.*\n$/],
+  [['contracts', 'set', '0x1', 'erc9'], /^error: .* 'erc9' is invalid .* choices are erc20, .*\n$/],
   [['nonsense'], /^error: unknown command 'nonsense'\n/],
   [['keys', 'add'], /^error: missing required argument 'username'\n/],
 ] as const)('tds %j without what it needs', async (args, sentence) => {
