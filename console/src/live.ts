@@ -2,6 +2,7 @@ import type { StreamMessage } from 'token-data-service-client';
 
 type BlockMessage = Extract<StreamMessage, { type: 'block' }>['data'];
 type TransferMessage = Extract<StreamMessage, { type: 'transfer' }>['data'];
+type TransferKey = Pick<TransferMessage, 'block' | 'event_index' | 'txhash'>;
 
 export interface Live {
   /** Newest first. */
@@ -13,8 +14,10 @@ export interface Live {
   readonly error: Error | null;
   /** Transfers of the block whose end has not been sent yet. */
   readonly unended: number;
-  /** Blocks above this height were reverted since the list was read; Infinity: none was. */
+  /** Blocks above this height were reverted since the stream began; Infinity: none was. */
   readonly lastValid: number;
+  /** No block has come for some seconds, not even the one with which the stream begins. */
+  readonly isSilent: boolean;
 }
 
 /** A list under them is reloaded when there are more, which closes the further pages that a reader has opened. */
@@ -27,6 +30,7 @@ export const NOTHING: Live = {
   error: null,
   unended: 0,
   lastValid: Infinity,
+  isSilent: false,
 };
 
 /** The state after a message; the blocks that an `undo` names are dropped with their transfers. */
@@ -68,6 +72,9 @@ const BLOCKS_BEFORE = 16;
 export const streamStart = (newest: number, head: number): number =>
   newest < head - MOST_BLOCKS_BEFORE ? head - BLOCKS_BEFORE : newest;
 
+export const isSame = (a: TransferKey, b: TransferKey): boolean =>
+  a.block === b.block && a.event_index === b.event_index && a.txhash === b.txhash;
+
 /**
  * The live transfers newer than a list, if the stream began at `streamStart` of the newest one listed.
  *
@@ -77,14 +84,12 @@ export const streamStart = (newest: number, head: number): number =>
  */
 export function newerThan(
   { transfers, blocks, lastValid }: Live,
-  newest: Pick<TransferMessage, 'block' | 'event_index' | 'txhash'> | undefined,
+  newest: TransferKey | undefined,
   start = newest?.block ?? 0,
 ): { readonly newer: Live['transfers']; readonly isOutdated: boolean } {
   if (newest === undefined) return { newer: transfers, isOutdated: transfers.length > 0 };
-  const { block, event_index, txhash } = newest;
-  const at = transfers.findIndex(
-    (row) => row.block === block && row.event_index === event_index && row.txhash === txhash,
-  );
+  const { block } = newest;
+  const at = transfers.findIndex((row) => isSame(row, newest));
   return {
     newer: at < 0 ? transfers.filter((row) => row.block > block) : transfers.slice(0, at),
     isOutdated:

@@ -8,7 +8,7 @@ import { client, shownError } from './loading.ts';
 
 /** Messages are shown together: a chain may have a hundred transfers a second. */
 const FLUSH_MS = 250;
-/** A stream from a height begins with its block; if none has come after this time, that height was reverted. */
+/** A stream from a height begins with its block; if none has come after this time, that may have been reverted. */
 const SILENT_MS = 5000;
 
 /**
@@ -32,16 +32,16 @@ export function useLive(
       isDirty = false;
     }, FLUSH_MS);
     const noteSilence = (): void => {
-      const { blocks, unended, error, lastValid } = state;
+      const { blocks, unended, error } = state;
       if (from === 'new' || blocks.length > 0 || unended > 0 || error !== null) return;
-      state = { ...state, lastValid: Math.min(lastValid, from - 1) };
+      state = { ...state, isSilent: true };
       isDirty = true;
     };
     const follow = async (signal: AbortSignal): Promise<void> => {
       const silence = setTimeout(noteSilence, SILENT_MS);
       signal.addEventListener('abort', () => clearTimeout(silence));
       for await (const message of client().stream({ ...options, ...next, signal })) {
-        state = applyMessage({ ...state, error: null }, message);
+        state = applyMessage({ ...state, error: null, isSilent: false }, message);
         next = { from: message.cursor };
         isDirty = true;
       }

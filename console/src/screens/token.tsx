@@ -2,9 +2,9 @@ import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 
 import { countText, printable, shortHex } from '../format.ts';
-import { newerThan, streamStart, withFinality } from '../live.ts';
+import { isSame, newerThan, streamStart, withFinality } from '../live.ts';
 import type { Live } from '../live.ts';
-import { useEndless, useLoad } from '../loading.ts';
+import { client, useEndless, useLoad } from '../loading.ts';
 import type { ListPage } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
@@ -46,6 +46,15 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
     if (isOutdated) reload();
     // A deeper reorg may have outdated what is being reloaded.
   }, [isOutdated, live.lastValid]);
+  useEffect(() => {
+    if (!live.isSilent || newest === undefined) return;
+    const ended = new AbortController();
+    client()
+      .listTransfers({ query: { token: address, limit: 1 }, signal: ended.signal })
+      .then(({ results: [first] }) => (first !== undefined && isSame(first, newest)) || reload())
+      .catch(() => {}); // the next block shows it
+    return () => ended.abort();
+  }, [live.isSilent]);
   const rows = withFinality([...newer, ...(list.data?.rows ?? [])], live.final);
   const total = useTotal(address, newest?.block ?? null, live);
   const listed = list.data && { ...list.data, count: list.data.count + newer.length };
