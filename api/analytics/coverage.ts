@@ -1,4 +1,5 @@
 import type { ServedBuilds } from '../../projections/served.ts';
+import type { AsOf } from '../http/as-of.ts';
 
 /** How far deferred tables have come. */
 export interface DerivedCoverage {
@@ -7,9 +8,16 @@ export interface DerivedCoverage {
   readonly isLate: boolean;
 }
 
-/** `X-Indexed-Block` of an answer from deferred tables: the block up to which they are derived, not the newest one. */
-export function coverageHeaders(coverage: DerivedCoverage | null): Readonly<Record<string, string | null>> {
-  return coverage === null ? {} : { 'X-Indexed-Block': coverage.upTo < 0 ? null : String(coverage.upTo) };
+/**
+ * `X-Indexed-Block` of an answer from deferred tables: the block up to which they are derived, not the newest one. Where none is
+ * derived, an answer as of a block names that block, and others none.
+ */
+export function coverageHeaders(
+  coverage: DerivedCoverage | null,
+  asOf: AsOf | null,
+): Readonly<Record<string, string | null>> {
+  if (coverage === null || (coverage.upTo < 0 && asOf !== null)) return {};
+  return { 'X-Indexed-Block': coverage.upTo < 0 ? null : String(coverage.upTo) };
 }
 
 /** The block before the lowest due one. */

@@ -101,7 +101,7 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       const rank = before + shown.length;
       return {
         status: 200,
-        headers: coverageHeaders(coverage),
+        headers: coverageHeaders(coverage, asOf),
         body: {
           count: totals.holders,
           results: shown.map(({ account, balance }, index) => ({

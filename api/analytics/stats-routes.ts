@@ -80,7 +80,7 @@ function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
       const found = await tokenPeriods(clickhouse, served, params.address, read);
       return {
         status: 200,
-        headers: coverageHeaders(coverage),
+        headers: coverageHeaders(coverage, asOf),
         body: {
           results: found.map(({ start, volume, ...figures }) => ({
             time: iso(start * 1000),
@@ -120,7 +120,7 @@ function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
       ]);
       return {
         status: 200,
-        headers: coverageHeaders(coverage),
+        headers: coverageHeaders(coverage, asOf),
         body: {
           results: periods.map(({ start, ...figures }) => ({ time: iso(start * 1000), ...figures })),
           top_tokens: top.map(({ token, transfers }) => ({ token_address: token, transfers })),

@@ -35,7 +35,7 @@ const headers = z.object({
   'X-Indexed-Block': sharedHeader(
     z.string().optional(),
     'X-Indexed-Block',
-    'With `as_of_block`, that height. Otherwise the highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block',
+    'With `as_of_block`, that height. Otherwise the highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block, and on holders, hours and days while none is counted',
   ),
   'RateLimit-Policy': sharedHeader(
     z.string().optional(),

@@ -43,7 +43,7 @@ function importCommand(catalogue: Command, log: Logger, say: (line: string) => v
         FILE_KINDS,
       ),
     )
-    .addOption(formatOption('of the file (default: by file extension)'))
+    .addOption(formatOption('format of the file (default: by file extension)'))
     .option('--dry-run', 'print the changes without making them', false)
     .option('--json', 'print the result as JSON', false)
     .action(async (path: string, options: FileOptions & { dryRun: boolean; json: boolean }) => {
@@ -72,8 +72,10 @@ function exportCommand(catalogue: Command, log: Logger): void {
     .command('export')
     .description('export the catalogue in the format that import reads')
     .argument('[file]', 'target file (default: standard output)')
-    .addOption(new Option('--kind <kind>', 'only this kind').choices(FILE_KINDS))
-    .addOption(formatOption('of the file; CSV holds one kind (default: by file extension, otherwise json)'))
+    .addOption(new Option('--kind <kind>', 'only this kind (default: all)').choices(FILE_KINDS))
+    .addOption(
+      formatOption('format of the file; CSV holds one kind (default: by file extension, otherwise json)'),
+    )
     .action(async (path: string | undefined, { kind, format }: FileOptions) => {
       const isCsv = formatOf(format, path) === 'csv';
       if (isCsv && kind === undefined)
