@@ -78,7 +78,8 @@ export async function backfillPrices(options: BackfillOptions): Promise<Backfill
 
   for (const token of tokens) {
     const completed = await completedWindows(options, token);
-    let state: GuardState = { last: completed.get((starts[0] ?? 0) - windowMs) ?? null, candidate: null };
+    const [, last = null] = [...completed].findLast(([start]) => start < (starts[0] ?? 0)) ?? [];
+    let state: GuardState = { last, candidate: null };
     for (const start of starts) {
       signal.throwIfAborted();
       const lastOfCompleted = completed.get(start);
@@ -176,7 +177,7 @@ function judgeHistory(
   return { accepted, refused, state };
 }
 
-/** Starts of completed windows with prices, with the last price of each. */
+/** Starts of completed windows with prices, ascending, with the last price of each. */
 async function completedWindows(
   { pool, feed, stepMs }: BackfillOptions,
   token: Felt,
@@ -185,7 +186,8 @@ async function completedWindows(
     pool,
     windowRow,
     `SELECT window_start, last_price, last_observed_at FROM tds.price_backfilled
-     WHERE token = $1 AND source = $2 AND step_ms = $3 AND points > 0`,
+     WHERE token = $1 AND source = $2 AND step_ms = $3 AND points > 0
+     ORDER BY window_start`,
     [token, feed.source, stepMs],
   );
   return new Map(

@@ -144,6 +144,35 @@ test('requests a window again that had no price', async () => {
   expect(again.skipped).toBe(again.total - 2);
 });
 
+test('checks the first price against the last one recorded, also across a window without prices', async () => {
+  const token = toFelt(0x79n);
+  const windowMs = 10 * HOUR;
+  const start = Math.floor(NOW / windowMs) * windowMs - 10 * windowMs;
+  const readings = (from: number, prices: readonly string[]): FeedReading[] =>
+    prices.map((price, i) => ({ token, price, confidence: '0.99', observedAt: from + i * HOUR }));
+  const points = [
+    ...readings(start - windowMs, ['1']),
+    ...readings(start, ['99', '100']),
+    ...readings(start + 2 * windowMs, ['100000', '101']),
+  ];
+  const scripted: PriceFeed = {
+    source: 'scripted',
+    tokensPerCall: 1,
+    pointsPerCall: 10,
+    current: async () => [],
+    history: async (_, { from, to }) =>
+      points.filter(({ observedAt }) => observedAt !== null && observedAt >= from && observedAt <= to),
+    close: async () => {},
+  };
+  const window = async (at: number): Promise<BackfillReport> => {
+    const from = start + at * windowMs;
+    return await backfill({ feed: scripted, tokens: [token], from, to: from + windowMs - HOUR });
+  };
+  for (const at of [0, -1, 1]) await window(at);
+  expect(await window(2)).toMatchObject({ published: 1, refused: { jump: 1 } });
+  expect((await published(token)).at(-1)).toBe(`${start + 2 * windowMs + HOUR} 101`);
+});
+
 test('waits for Retry-After, and fails when the feed stays unavailable', async () => {
   const tokens = [addressOf('wbtc')];
   feed.faults.add({ kind: 'http429', retryAfter: 90, times: 1 });
