@@ -54,7 +54,7 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
     action: 'check the feed; see "Prices" in operations.md',
   },
   'tokens.list': {
-    meaning: 'the token list does not answer or is invalid',
+    meaning: 'the token list does not answer, is invalid, or has lost too many of its tokens',
     action: 'check `TOKEN_LIST_URL`; see "Token list" in operations.md',
   },
   'nft.gateway': {
