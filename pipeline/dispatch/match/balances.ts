@@ -4,13 +4,11 @@ import { pairKey } from '../../../projections/balances/queries.ts';
 import type { Pair } from '../../../projections/balances/queries.ts';
 import { pricesAtTimes } from '../../../projections/prices/queries.ts';
 import { tokensByAddress } from '../../../projections/tokens/queries.ts';
-import type { TokenRow } from '../../../projections/tokens/queries.ts';
 import { lowestFromBlock, subscribersTo } from '../../../projections/webhooks/queries.ts';
 import { addDelta, hasDeltas } from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
-import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockAccepted, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import { decimalsOf, worth } from '../../../schemas/money.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -25,6 +23,7 @@ import { notifyBalances, revertBalances } from './notified-balances.ts';
 import type { BalanceChange } from './notified-balances.ts';
 import type { Blocked } from './paused-partitions.ts';
 import { isSkipped, progressAtHeight, projectionProgress } from './projection-progress.ts';
+import { readBuilt } from './read-built.ts';
 import { distinctSubjects, indexSubscribers } from './subjects.ts';
 import type { EventSubject } from './subjects.ts';
 
@@ -221,36 +220,36 @@ async function progressUntilHalt(deps: MatchDeps, height: number): Promise<Block
  * lacks their legs.
  */
 async function unlessUnknown(
-  { pool, readServed }: MatchDeps,
+  deps: MatchDeps,
   pairs: readonly (Pair & PairFacts)[],
 ): Promise<readonly (Pair & PairFacts)[]> {
   const addresses = pairs.map(({ token }) => token);
-  const tokens = await readServed(
-    async (served) => await tokensByAddress(pool, served.schema('tokens'), addresses),
+  const tokens = await readBuilt(
+    deps,
+    async (served) => await tokensByAddress(deps.pool, served.schema('tokens'), addresses),
   );
   return pairs.map((pair) =>
-    tokens?.get(pair.token)?.standard === 'unknown' ? { ...pair, standard: 'unknown' } : pair,
+    tokens.get(pair.token)?.standard === 'unknown' ? { ...pair, standard: 'unknown' } : pair,
   );
 }
 
 /** Decimals of tokens, and their prices at the time of the block. */
 async function readTokenFacts(
-  { pool, clickhouse, readServed }: MatchDeps,
+  deps: MatchDeps,
   pairs: readonly Pair[],
   timestamp: number,
 ): Promise<(leg: Leg) => { readonly price: string | null; readonly decimals: number }> {
   const addresses = pairs.map(({ token }) => token);
-  const found = await readServed(
+  const [[prices], tokens] = await readBuilt(
+    deps,
     async (served) =>
       await Promise.all([
-        pricesAtTimes(clickhouse, served, addresses, [timestamp * 1000]),
-        tokensByAddress(pool, served.schema('tokens'), addresses),
+        pricesAtTimes(deps.clickhouse, served, addresses, [timestamp * 1000]),
+        tokensByAddress(deps.pool, served.schema('tokens'), addresses),
       ]),
   );
-  const prices: ReadonlyMap<Felt, string> = found?.[0][0] ?? new Map();
-  const tokens: ReadonlyMap<Felt, TokenRow> = found?.[1] ?? new Map();
   return ({ pair: { token }, transfer }) => ({
-    price: prices.get(token) ?? null,
+    price: prices?.get(token) ?? null,
     decimals: decimalsOf(tokens.get(token)?.decimals ?? null, transfer.kind),
   });
 }

@@ -10,11 +10,11 @@ import type { Pair } from '../../../projections/balances/queries.ts';
 import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
 import { hasDeltas, isReadable } from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
-import { AppError } from '../../../schemas/errors.ts';
 import { requestSubject } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { MatchDeps } from '../deps.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
+import { readBuilt } from './read-built.ts';
 
 const POLL_MS = 100;
 /** Longest wait for balances that were requested from the chain. */
@@ -95,17 +95,9 @@ async function findUnlessReorg(
   block: Block,
   subjects: readonly Subject[],
 ): Promise<Found | Gap | null> {
-  const { readServed, clock, signal } = deps;
-  const find = async (): Promise<Found | Gap | null | 'reorg'> => {
-    const read = await readServed(async (served) => ({
-      found: await balancesAfter(deps, served, block, subjects),
-    }));
-    if (read !== null) return read.found;
-    // Retried: the block may well be indexed.
-    throw new AppError('READ_MODEL_NOT_BUILT', 'A read model of balances is not built yet', {
-      retryable: true,
-    });
-  };
+  const { clock, signal } = deps;
+  const find = async (): Promise<Found | Gap | null | 'reorg'> =>
+    await readBuilt(deps, async (served) => await balancesAfter(deps, served, block, subjects));
   const found = await pollUntil(find, (one) => one !== 'reorg', {
     everyMs: POLL_MS,
     withinMs: REORG_WITHIN_MS,

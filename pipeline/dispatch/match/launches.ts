@@ -19,6 +19,7 @@ import type { ServedBuilds } from '../../../projections/served.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
 import { progressAtHeight } from './projection-progress.ts';
+import { readBuilt } from './read-built.ts';
 
 type Described = Extract<TokensMessage, { type: 'token.described' }>;
 
@@ -66,10 +67,10 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
           // Read before the tables: once it is projected, they have the block.
           const { state, launch } = await pollUntil(
             async () => ({ ...(await progress()), launch: await readLaunch(deps, message) }),
-            (found) => found.launch?.timestamp != null || found.state === 'projected',
+            (found) => found.launch.timestamp !== null || found.state === 'projected',
             { everyMs: POLL_MS, withinMs: INDEXED_WITHIN_MS, clock, signal },
           );
-          if (launch?.timestamp == null && state !== 'projected') return { offset: logged.offset, progress };
+          if (launch.timestamp === null && state !== 'projected') return { offset: logged.offset, progress };
           const createdAt = clock.wallTime();
           const body = launchBody(message, launch, createdAt);
           const deliveries = ids.map((webhookId): NewDelivery => ({
@@ -89,10 +90,10 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
   };
 }
 
-async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {
-  const { pool, clickhouse, readServed } = deps;
+async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch> {
+  const { pool, clickhouse } = deps;
   const { token, block } = message;
-  return await readServed(async (served) => {
+  return await readBuilt(deps, async (served) => {
     const [blocks, first, tokens] = await Promise.all([
       blocksAt(clickhouse, served, [block]),
       firstTransferIn(clickhouse, served, { token, block }),
@@ -126,20 +127,20 @@ async function firstEventIn(
   return null;
 }
 
-function launchBody(message: Described, launch: Launch | null, createdAt: number): string {
+function launchBody(message: Described, launch: Launch, createdAt: number): string {
   const { token, standard, block, name, symbol, decimals } = message;
   return bodyText(EVENT, createdAt, {
     token_address: token,
     symbol: symbol ?? '',
     name: name ?? '',
     decimals: decimalsOf(decimals, standard),
-    logo: launch?.token?.logo ?? null,
+    logo: launch.token?.logo ?? null,
     is_erc20: standard === 'erc20',
     is_erc721: standard === 'erc721',
     is_erc1155: standard === 'erc1155',
-    verified: launch?.token?.verified ?? false,
+    verified: launch.token?.verified ?? false,
     block,
-    txhash: launch?.txhash ?? null,
-    timestamp: launch?.timestamp ?? null,
+    txhash: launch.txhash,
+    timestamp: launch.timestamp,
   });
 }
