@@ -215,7 +215,12 @@ function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route 
       const check = async (): Promise<void> => {
         const { after } = body;
         if (after !== undefined && (await findDelivery(pool, webhook, after)) === null)
-          throw invalidInput({ after: ['The webhook has no delivery of this id, or it was deleted.'] });
+          throw invalidInput({
+            after: [
+              'The webhook has no delivery of this id, or it was deleted. Repeat the request without `after`: ' +
+                'deliveries that already wait for a requested attempt are left out.',
+            ],
+          });
       };
       const type = 'delivery.retry';
       const ofWebhook = { user_id: user.id, webhook_id: webhook.id };
