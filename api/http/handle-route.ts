@@ -171,7 +171,7 @@ async function send(
   if (route.hasCsv && status === 200 && query['format'] === 'csv') {
     context.set(csvHeaders(body));
     context.type = 'text/csv';
-    context.body = await textOf(csvParts(route, body));
+    context.body = Buffer.from(await textOf(csvParts(route, body)));
     return null;
   }
   context.type = 'json';

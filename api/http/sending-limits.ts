@@ -1,17 +1,19 @@
+import { Readable } from 'node:stream';
+
 import type { Context } from 'koa';
 
 import type { RequestInfo } from './route.ts';
 
-/** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
+/** Longest time of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_SECONDS = 60;
-const WANTED_SENDING_SECONDS = 5;
 /**
- * While other requests wait for the place of a streamed answer, its client must read this many bytes per second, averaged over
- * `WANTED_READING_SECONDS`.
+ * While others wait for the place that a request keeps until its answer is sent, its client must read this many bytes per
+ * second, averaged over `WANTED_READING_SECONDS`.
  */
 export const WANTED_READING_BYTES = 250_000;
 const WANTED_READING_SECONDS = 5;
 const STALL_CHECKS = 12;
+const PART_BYTES = 65_536;
 
 /**
  * Disconnects a client that takes nothing of what waits for it. The kernel buffers up to some MB, and takes more only when
@@ -46,12 +48,19 @@ export function dropIfSlow(context: Context, place: RequestInfo['place']): void 
 
 /** Disconnects a client that reads too slowly, sooner if others wait for the place that its request keeps, if it has one. */
 export function limitSending(context: Context, place?: RequestInfo['place']): void {
-  let seconds = 0;
-  whileSending(context, 1000, () => {
-    seconds += 1;
-    if (seconds >= (place?.isWanted() === true ? WANTED_SENDING_SECONDS : SENDING_SECONDS))
-      context.res.destroy();
-  });
+  const { body, res } = context;
+  whileSending(context, SENDING_SECONDS * 1000, () => res.destroy());
+  if (place === undefined) return;
+  // What is sent of a single buffer would count only once all of it is.
+  if (Buffer.isBuffer(body) && body.length > WANTED_READING_SECONDS * WANTED_READING_BYTES) {
+    context.body = Readable.from(partsOf(body), { objectMode: false, highWaterMark: PART_BYTES });
+    context.length = body.length;
+  }
+  dropIfSlow(context, place);
+}
+
+function* partsOf(bytes: Buffer): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += PART_BYTES) yield bytes.subarray(at, at + PART_BYTES);
 }
 
 /** Calls `look` at an interval until the response is closed, which it already is when the client has disconnected. */
