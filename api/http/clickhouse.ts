@@ -118,12 +118,12 @@ export const readClasses = {
 export type ReadClassName = keyof typeof readClasses;
 
 /**
- * Connections of the client: two for each request of all balances of an account, which may read side by side, and two more
- * than there are other places, for health checks and the newest blocks.
+ * Connections of the client: four for each place of an account, as a history of balances reads so often at once, and two
+ * more than there are other places, for health checks and the newest blocks.
  */
 export const READ_CONNECTIONS =
   readClasses.page.places +
-  2 * readClasses.account.places +
+  4 * readClasses.account.places +
   readClasses.trace.places +
   readClasses.proof.places +
   readClasses.stream.places +
