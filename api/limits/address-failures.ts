@@ -21,8 +21,9 @@ export const MAX_FAILURES = 10;
 const failuresScript = defineScript(`
 local now, window, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local began = tonumber(redis.call('HGET', KEYS[1], 'began') or '')
-if began and now - began < window then
-  if tonumber(redis.call('HGET', KEYS[1], 'failures')) >= most then return began + window - now end
+-- The clocks of processes differ a little; a beginning further in the future is from before a clock was set back.
+if began and math.abs(now - began) < window then
+  if tonumber(redis.call('HGET', KEYS[1], 'failures')) >= most then return math.min(began + window - now, window) end
 elseif ARGV[4] == '1' then
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], 'began', ARGV[1])
@@ -77,12 +78,12 @@ export function localAddressFailures(windowMs: number, now: () => number): Addre
   const windows = createLruCache<string, { readonly startedAt: number; failures: number }>(MAX_ADDRESSES);
   const current = (address: string) => {
     const window = windows.get(address);
-    return window !== undefined && now() - window.startedAt < windowMs
+    return window !== undefined && Math.abs(now() - window.startedAt) < windowMs
       ? window
       : { startedAt: now(), failures: 0 };
   };
   const blocked = ({ startedAt, failures }: ReturnType<typeof current>): number =>
-    failures >= MAX_FAILURES ? startedAt + windowMs - now() : 0;
+    failures >= MAX_FAILURES ? Math.min(startedAt + windowMs - now(), windowMs) : 0;
   return {
     blockedFor: async (address) => blocked(current(address)),
     async record(address) {

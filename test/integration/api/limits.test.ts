@@ -292,6 +292,16 @@ describe.each(['shared', 'local'])('failures of an address, %s', (kind) => {
     expect(await next().blockedFor(name)).toBe(0);
   });
 
+  it('block it for a window at most after the clock was set back, and not at all after it was by more', async () => {
+    for (let i = 0; i < 10; i += 1) await next().record(name);
+    time -= 2;
+    expect(await next().blockedFor(name)).toBe(WINDOW);
+    time -= WINDOW;
+    expect(await next().blockedFor(name)).toBe(0);
+    for (let i = 0; i < 10; i += 1) expect(await next().record(name)).toBe(0);
+    expect(await next().record(name)).toBe(WINDOW);
+  });
+
   it('are counted up to exactly ten when fifty come concurrently', async () => {
     const answers = await Promise.all(Array.from({ length: 50 }, async () => await next().record(name)));
     expect(answers.filter((ms) => ms === 0)).toHaveLength(10);
