@@ -78,7 +78,6 @@ end`);
 
 interface Line {
   inProgress: number;
-  waiting: number;
   /** Aborted when one of those in progress ends. */
   ended: AbortController;
 }
@@ -90,6 +89,14 @@ function createPlaces(): {
   leave(names: readonly string[]): void;
 } {
   const lines = new Map<string, Line>();
+  const waiting = new Map<string, number>();
+  const countWaiting = (names: readonly string[], change: 1 | -1): void => {
+    for (const name of names) {
+      const count = (waiting.get(name) ?? 0) + change;
+      if (count === 0) waiting.delete(name);
+      else waiting.set(name, count);
+    }
+  };
   const fullLine = (names: readonly string[]): Line | undefined => {
     const full = names.find((name) => (lines.get(name)?.inProgress ?? 0) >= limitOf(name));
     return full === undefined ? undefined : lines.get(full);
@@ -98,13 +105,14 @@ function createPlaces(): {
     async enter(names, deadline) {
       for (let line = fullLine(names); line !== undefined; line = fullLine(names)) {
         const leftMs = deadline - performance.now();
-        if (line.waiting >= MAX_WAITING || leftMs <= 0) throw tooManyInProgress();
-        line.waiting += 1;
+        const isCrowded = names.some((name) => (waiting.get(name) ?? 0) >= MAX_WAITING);
+        if (isCrowded || leftMs <= 0) throw tooManyInProgress();
+        countWaiting(names, 1);
         await sleep(leftMs, line.ended.signal);
-        line.waiting -= 1;
+        countWaiting(names, -1);
       }
       for (const name of names) {
-        const line = lines.get(name) ?? { inProgress: 0, waiting: 0, ended: new AbortController() };
+        const line = lines.get(name) ?? { inProgress: 0, ended: new AbortController() };
         lines.set(name, line);
         line.inProgress += 1;
       }
