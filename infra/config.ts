@@ -3,6 +3,7 @@ import { isIP, isIPv4, isIPv6 } from 'node:net';
 
 import { z } from 'zod';
 
+import { isObjectStore } from './object-store/store.ts';
 import { parseSentinelUrl } from './redis/sentinel.ts';
 import { AppError } from '../schemas/errors.ts';
 import { parseNetwork } from './networks.ts';
@@ -485,7 +486,7 @@ export const settings = {
   ),
   exportFiles: setting(
     'EXPORT_FILES',
-    z.string().nullable(),
+    z.string().refine(isObjectStore, 'must be a folder or s3://BUCKET/PREFIX').nullable(),
     null,
     'folder or `s3://` URL of `tds export build`, whose files the API serves; unset: none',
   ),

@@ -19,15 +19,18 @@ export interface ObjectStore {
   write(name: string, body: Readable, signal: AbortSignal): Promise<void>;
 }
 
-/**
- * @param location a folder, or `s3://BUCKET/PREFIX`
- * @throws `INVALID` for any other URL: as a folder it would be a path below the working directory
- */
+const BUCKET = /^s3:\/\/([^/]+)(?:\/(.*))?$/;
+const ANY_URL = /^[a-z][a-z\d+.-]*:\/\//i;
+
+/** A folder, or `s3://BUCKET/PREFIX`. Any other URL as a folder would be a path below the working directory. */
+export const isObjectStore = (location: string): boolean => BUCKET.test(location) || !ANY_URL.test(location);
+
+/** @throws `INVALID` where `isObjectStore` is false */
 export async function openObjectStore(location: string): Promise<ObjectStore> {
-  const [, bucket, prefix = ''] = /^s3:\/\/([^/]+)(?:\/(.*))?$/.exec(location) ?? [];
+  if (!isObjectStore(location))
+    throw new AppError('INVALID', `Not a folder or s3://BUCKET/PREFIX: ${location}`);
+  const [, bucket, prefix = ''] = BUCKET.exec(location) ?? [];
   if (bucket === undefined) {
-    if (/^[a-z][a-z\d+.-]*:\/\//i.test(location))
-      throw new AppError('INVALID', `Not a folder or s3://BUCKET/PREFIX: ${location}`);
     const { createFolderStore } = await import('./folder.ts');
     return createFolderStore(location);
   }

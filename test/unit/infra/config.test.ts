@@ -72,6 +72,7 @@ describe('settings', () => {
       TRUSTED_PROXIES: '10.0.0.0/33',
       WEBHOOK_ALLOW_NETWORKS: '127.0.0.0/8,loopback',
       EGRESS_DNS_SERVERS: '1.1.1.1:0',
+      EXPORT_FILES: 's3://',
       ADMIN_USERNAME: 'root',
     };
     const names = Object.keys(wrong).filter((name) => name !== 'ADMIN_USERNAME');
