@@ -4,6 +4,7 @@ import type { Readable, TransformCallback } from 'node:stream';
 import { EXCEPTION_TAG_HEADER_NAME, ResultSet, extractErrorAtTheEndOfChunk } from '@clickhouse/client';
 
 import { errorCode } from '../error-code.ts';
+import { isNetworkError } from '../network-errors.ts';
 import { createYielding, mapYielding } from '../yielding.ts';
 import { attempt, unavailable } from './attempt.ts';
 import type { Answer, HttpInterface, Params } from './http-interface.ts';
@@ -168,6 +169,9 @@ function wholeFile({ body, headers }: Answer): Readable {
       done(null, passed);
     },
     flush: (done) => done(null, held),
+  });
+  body.once('error', (error) => {
+    if (isNetworkError(error)) checked.destroy(unavailable('The answer of ClickHouse broke off', error));
   });
   // An error of either destroys both, and reaches the reader of the second.
   pipeline(body, checked, ignoreError);

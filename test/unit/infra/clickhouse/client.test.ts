@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import type { RequestListener } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
 
 import { ClickHouseError } from '@clickhouse/client';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -187,27 +188,38 @@ test('an answer that ends with an error is an error, not the rows before it', as
   expect(await failureOf(read)).toMatchObject({ code: '241' });
 });
 
+const fileOf = async (clickhouse: ClickHouse): Promise<string> =>
+  await text(
+    await clickhouse.file(
+      { name: 'test', sql: 'SELECT 1', rowBytes: 10, format: 'CSV', isSorted: false },
+      {},
+      { signal: new AbortController().signal },
+    ),
+  );
+
+test('a file that is cut off names ClickHouse', async () => {
+  const clickhouse = await clientOf(({ socket }, response) => {
+    response.writeHead(200, { 'content-length': '1000' }).write('1\n', () => socket.destroy());
+  });
+  expect(await failureOf(fileOf(clickhouse))).toMatchObject({
+    code: 'STORE_UNAVAILABLE',
+    message: 'The answer of ClickHouse broke off',
+  });
+});
+
 test.each([1, 7, 33, 36, 500])(
   'a file fails at an exception that arrives %i bytes at a time',
   async (size) => {
     // Lines that begin like the mark of an exception.
     const data = '\r\n__exception__\r\nabcdef\n'.repeat(20);
-    const send = async (text: string): Promise<string> => {
+    const send = async (sent: string): Promise<string> => {
       const clickhouse = await clientOf((_request, response) => {
         response.writeHead(200, { 'x-clickhouse-exception-tag': tag });
         // A chunk of HTTP is a part of the answer.
-        for (let at = 0; at < text.length; at += size) response.write(text.slice(at, at + size));
+        for (let at = 0; at < sent.length; at += size) response.write(sent.slice(at, at + size));
         response.end();
       });
-      const { signal } = new AbortController();
-      const file = await clickhouse.file(
-        { name: 'test', sql: 'SELECT 1', rowBytes: 10, format: 'CSV', isSorted: false },
-        {},
-        { signal },
-      );
-      let read = '';
-      for await (const part of file) read += String(part);
-      return read;
+      return await fileOf(clickhouse);
     };
     expect(await send(data)).toBe(data);
     for (let length = data.length - size; length < data.length; length += 1) {
