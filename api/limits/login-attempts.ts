@@ -48,8 +48,9 @@ for i = 1, #KEYS, 2 do
   local limit = tonumber(ARGV[4 + (i + 1) / 2])
   local began = tonumber(redis.call('HGET', KEYS[i], 'began') or '')
   local failures = 0
-  if began and now - began < window then failures = tonumber(redis.call('HGET', KEYS[i], 'failures')) end
-  if failures >= limit then return began + window - now end
+  -- A beginning further in the future is from before a clock was set back.
+  if began and math.abs(now - began) < window then failures = tonumber(redis.call('HGET', KEYS[i], 'failures')) end
+  if failures >= limit then return math.min(began + window - now, window) end
   redis.call('ZREMRANGEBYSCORE', KEYS[i + 1], '-inf', now)
   if failures + redis.call('ZCARD', KEYS[i + 1]) >= limit then isBusy = true end
 end
@@ -67,7 +68,7 @@ for i = 1, #KEYS, 2 do
   redis.call('ZREM', KEYS[i + 1], ARGV[3])
   if ARGV[4] == '1' then
     local began = tonumber(redis.call('HGET', KEYS[i], 'began') or '')
-    if not began or now - began >= window then
+    if not began or math.abs(now - began) >= window then
       redis.call('DEL', KEYS[i])
       redis.call('HSET', KEYS[i], 'began', ARGV[1])
       redis.call('PEXPIRE', KEYS[i], window)

@@ -439,6 +439,16 @@ describe('log-ins', () => {
     for (let i = 0; i < 10; i += 1) expect(await fail([`ip:${name}-z`, `user:${name}-x`])).toBeNull();
   });
 
+  it('are limited for a minute at most after the clock was set back, and not at all after it was by more', async () => {
+    const user = `user:${name}`;
+    for (let i = 0; i < 10; i += 1) expect(await fail([`ip:${name}`, user])).toBeNull();
+    time -= 1000;
+    expect(await fail([`ip:${name}`, user])).toContain('available in 60 seconds');
+    time -= 60_000;
+    for (let i = 0; i < 10; i += 1) expect(await fail([`ip:${name}`, user])).toBeNull();
+    expect(await fail([`ip:${name}`, user])).toContain('available in 60 seconds');
+  });
+
   it('are limited in each minute that begins with a failure', async () => {
     for (let minute = 0; minute < 2; minute += 1) {
       for (let i = 0; i < 10; i += 1) expect(await fail([`user:${name}`])).toBeNull();
