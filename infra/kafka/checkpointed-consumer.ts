@@ -166,7 +166,7 @@ export async function startCheckpointedConsumer(
     handle,
   });
   const skipped = createSkipped(pool, owner, logOf, reached, consumer);
-  await consumer.start();
+  await retryWhileUnavailable(() => consumer.start());
   void resumeRewound(options, reached, (topic, partition) => consumer.resume(topic, partition));
   return {
     resume: (topic, partition) => consumer.resume(topic, partition),

@@ -3,7 +3,7 @@ import type kafkajs from 'kafkajs';
 import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { sleep } from '../lifecycle.ts';
-import { METADATA_MAX_AGE_MS } from './connection.ts';
+import { METADATA_MAX_AGE_MS, kafkaError } from './connection.ts';
 
 export interface LogMessage {
   /** Name in `schemas/topics.ts`, without the prefix. */
@@ -78,6 +78,8 @@ const JOIN_GRACE_MS = 3000;
 
 /**
  * Reads topics as a member of a group, which only assigns partitions and shows lag: the caller says where to read from.
+ *
+ * @throws STORE_UNAVAILABLE where Kafka does not answer before the group is first joined
  */
 export async function consume(
   kafka: Pick<kafkajs.Kafka, 'consumer'>,
@@ -154,7 +156,7 @@ class GroupConsumption implements Consumption {
       await (this.#joining = this.#join());
     } catch (error) {
       await consumer.disconnect().catch(() => {});
-      throw error;
+      throw isUnavailable(error) ? kafkaError('Kafka is unavailable', error) : error;
     }
   }
 
@@ -326,6 +328,14 @@ class GroupConsumption implements Consumption {
       this.#consumer.pause([{ topic: this.#topicPrefix + topic, partitions: [partition] }]),
     );
   }
+}
+
+/** True for an error of kafkajs that ends by itself; its last retry does not say so. */
+function isUnavailable(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    (error.name === 'KafkaJSNumberOfRetriesExceeded' || ('retriable' in error && error.retriable === true))
+  );
 }
 
 function messagesDeleted(id: string, expected: number, found: number): AppError {

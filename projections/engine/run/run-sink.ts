@@ -103,7 +103,7 @@ export async function runSink(
   });
 
   await readings.check(); // a checkpoint outside the log is reported before anything is read
-  await reader.start();
+  await retryWhileUnavailable(() => reader.start());
   monitor.start();
   log.info({ projections: builds }, `projecting ${topic.name}`);
   return lifetime;

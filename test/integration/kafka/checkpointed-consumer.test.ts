@@ -8,6 +8,7 @@ import type {
 } from '../../../infra/kafka/checkpointed-consumer.ts';
 import type { Handled } from '../../../infra/kafka/client.ts';
 import { createRetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import { AppError } from '../../../schemas/errors.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
@@ -110,6 +111,18 @@ async function setCheckpoint(next: number, topicId?: string): Promise<void> {
 const reaches = (next: number): Promise<void> =>
   vi.waitFor(async () => expect(await checkpoint()).toBe(next), { timeout: 60_000, interval: 20 });
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+
+test('starts once Kafka answers', async () => {
+  let failures = 0;
+  const consume: typeof world.kafka.consume = async (options) => {
+    if ((failures += 1) === 1) throw new AppError('STORE_UNAVAILABLE', 'no answer', { retryable: true });
+    return await world.kafka.consume(options);
+  };
+  await start(store, { kafka: { ...world.kafka, consume } });
+  await publish(1);
+  await reaches(1);
+  expect(failures).toBe(2);
+});
 
 test('moves the checkpoint past a batch that is done, and resumes from it', async () => {
   await publish(3);

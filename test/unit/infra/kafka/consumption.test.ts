@@ -108,6 +108,17 @@ async function joined(
   return { scripted, consumption: await starting };
 }
 
+test.each([
+  ['a broker that does not answer', new kafkajs.KafkaJSConnectionError('timed out'), 'STORE_UNAVAILABLE'],
+  ['a defect', new TypeError('defect'), undefined],
+])('a start that fails because of %s', async (_, failure, code) => {
+  const scripted = scriptedConsumer();
+  const consumer = { ...scripted.kafka.consumer(), subscribe: () => Promise.reject(failure) };
+  const error: unknown = await consume({ consumer: () => consumer }, '', options).catch((e: unknown) => e);
+  expect(error).toMatchObject(code === undefined ? { message: 'defect' } : { code, retryable: true });
+  expect(scripted.calls).toEqual(['connect', 'disconnect']);
+});
+
 test('leaves the group after a join that was under way when it was stopped', async () => {
   const { scripted, consumption } = await joined();
   await scripted.crash(new Error('Kafka was unavailable'));
