@@ -10,7 +10,10 @@ const MAX_BYTES = 32_000_000;
 /** Bounds how long a change outside the log (a table repaired by hand) stays unseen. */
 export const MAX_AGE_MS = 10_000;
 
-/** Bounded by age and by bytes, with those of the keys. There is no invalidation: a key must include everything that the answer depends on. */
+/**
+ * Bounded by age and by bytes, those of the keys included. There is no invalidation: a key must include everything that the answer
+ * depends on.
+ */
 export function createAnswerCache(
   now: () => number,
   { maxBytes = MAX_BYTES, maxAgeMs = MAX_AGE_MS }: { maxBytes?: number; maxAgeMs?: number } = {},

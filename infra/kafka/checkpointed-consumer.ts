@@ -101,7 +101,7 @@ export async function startCheckpointedConsumer(
   const owner = { consumer: name, build: 0 };
   const logs = new Map<string, LogIdentity>();
   for (const topic of topics) {
-    logs.set(topic.name, await identifyLog(kafka, topic));
+    logs.set(topic.name, await retryWhileUnavailable(() => identifyLog(kafka, topic)));
   }
   const logOf = (topic: string): LogIdentity => {
     const log = logs.get(topic);
