@@ -89,7 +89,8 @@ export interface CheckpointedConsumer {
  * compare-and-set: of two processes that read one partition, the later one resumes from where the other has stored. A
  * checkpoint that has moved back, because PostgreSQL has failed over and lost transactions, is resumed from, too.
  *
- * Starting fails when Kafka is unavailable: the caller names what it waits for, and starts again.
+ * Starting fails when Kafka does not identify the topics: the caller names what it waits for, and starts again. From then on
+ * it waits for Kafka itself.
  *
  * `stop` waits for the handler: abort `signal` before it, and let the handler return `abandoned`.
  */
@@ -101,7 +102,7 @@ export async function startCheckpointedConsumer(
   const owner = { consumer: name, build: 0 };
   const logs = new Map<string, LogIdentity>();
   for (const topic of topics) {
-    logs.set(topic.name, await retryWhileUnavailable(() => identifyLog(kafka, topic)));
+    logs.set(topic.name, await identifyLog(kafka, topic));
   }
   const logOf = (topic: string): LogIdentity => {
     const log = logs.get(topic);

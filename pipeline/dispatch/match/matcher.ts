@@ -109,6 +109,8 @@ export async function runMatcher<M>(
     return 'done';
   }
 
+  // A matcher that starts later must not end those that run.
+  await deps.retryWhileUnavailable(() => kafka.topicId(topic));
   const starting = startCheckpointedConsumer({
     ...deps,
     name: `dispatch-${name}`,
