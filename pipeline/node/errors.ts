@@ -16,6 +16,8 @@ export const rpcCodes = {
   invalidRequest: -32600,
   /** The refusal of a batch by nodes on jsonrpsee, such as Madara. */
   batchesNotSupported: -32005,
+  /** The rate limit of a provider that states it with HTTP 200. */
+  tooManyRequests: 429,
   internalError: -32603,
 } as const;
 
@@ -37,9 +39,13 @@ export class RpcError extends AppError {
   }
 }
 
-/** JSON-RPC's internal error and its server range: the node failed, the call may be valid. */
+/** JSON-RPC's internal error, its server range, and a rate limit: the call may be valid. */
 function isServerFault(rpcCode: number): boolean {
-  return rpcCode === rpcCodes.internalError || (rpcCode <= -32000 && rpcCode >= -32099);
+  return (
+    rpcCode === rpcCodes.internalError ||
+    rpcCode === rpcCodes.tooManyRequests ||
+    (rpcCode <= -32000 && rpcCode >= -32099)
+  );
 }
 
 export function isRpcError(error: unknown, ...codes: readonly number[]): error is RpcError {

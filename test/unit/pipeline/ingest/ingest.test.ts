@@ -26,7 +26,7 @@ test('waits for a height accepted on L1 on a long chain without a first height',
 
 test.each([
   ['HTTP 403', new AppError('NODE_UNREACHABLE', 'HTTP 403')],
-  ['a JSON-RPC error', new RpcError('starknet_chainId', 429, 'too many requests', null)],
+  ['a JSON-RPC error', new RpcError('starknet_chainId', -32601, 'method not found', null)],
 ])('starts with an alarm while the node refuses it with %s, and indexes later', async (_, refusal) => {
   const world = createWorld({ seed: 2, blocks: 30 });
   const answersAt = world.clock.now() + 50_000;

@@ -68,8 +68,8 @@ test.each([
 
 test.each([
   ['a node that loses the tag', 'supported', 'unsupported', [-32602]],
-  ['a node that refuses two calls', 'supported', 'supported', [429, 429]],
-  ['a node without the tag that refuses two calls', 'unsupported', 'unsupported', [429, 429]],
+  ['a node that refuses two calls', 'supported', 'supported', [-32601, -32601]],
+  ['a node without the tag that refuses two calls', 'unsupported', 'unsupported', [-32601, -32601]],
 ] as const)('createL1Finder finds the height of %s', async (_what, before, after, refusals) => {
   const find = createL1Finder();
   expect((await find(chain(1000, 600, before), null))?.height).toBe(600);
@@ -81,4 +81,16 @@ test.each([
   const node = chain(1000, 700, after);
   expect((await find(node, 600))?.height).toBe(700);
   expect(node.requested[0]).toBe('l1_accepted');
+});
+
+test('createL1Finder takes no rate limit for a missing tag', async () => {
+  const find = createL1Finder();
+  const node = chain(1000, 600, 'supported');
+  const getBlockHeader = async (id: BlockId): Promise<BlockHeader> => {
+    if (id === 'l1_accepted') throw new RpcError('m', 429, 'too many requests', null);
+    return await node.getBlockHeader(id);
+  };
+  await expect(find({ ...node, getBlockHeader }, null)).rejects.toMatchObject({ rpcCode: 429 });
+  expect((await find(node, null))?.height).toBe(600);
+  expect(node.requested).toEqual(['l1_accepted', 'l1_accepted']);
 });

@@ -70,6 +70,13 @@ describe('call retries', () => {
   test.each<[string, Answer]>([
     ['HTTP 503', ({ id }, count) => (count < 3 ? { status: 503, body: '' } : ok(id, 1))],
     ['HTTP 429', ({ id }, count) => (count < 3 ? { status: 429, body: '' } : ok(id, 1))],
+    [
+      'a rate limit in HTTP 200',
+      ({ id }, count) =>
+        count < 3
+          ? { body: JSON.stringify({ jsonrpc: '2.0', id, error: { code: 429, message: 'x' } }) }
+          : ok(id, 1),
+    ],
     ['a reset connection', ({ id }, count) => (count < 3 ? 'reset' : ok(id, 1))],
     ['truncated JSON', ({ id }, count) => (count < 3 ? { body: ok(id, 1).body.slice(0, 9) } : ok(id, 1))],
     ['an empty answer', ({ id }, count) => (count < 3 ? { body: '' } : ok(id, 1))],
@@ -206,13 +213,13 @@ describe('a batch', () => {
     expect(calls()).toBe(1);
   });
 
-  test('is retried whole if every call has a server fault', async () => {
+  test.each([-32603, 429])('is retried whole if every call has the server fault %i', async (code) => {
     const { rpc, calls } = await rpcTo(({ id }, count) => ({
       body: JSON.stringify(
         [id, id + 1].map((each) => ({
           jsonrpc: '2.0',
           id: each,
-          ...(count < 3 ? { error: { code: -32603, message: 'starting' } } : { result: 1 }),
+          ...(count < 3 ? { error: { code, message: 'starting' } } : { result: 1 }),
         })),
       ),
     }));
