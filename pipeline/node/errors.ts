@@ -14,8 +14,9 @@ export const rpcCodes = {
   executionError: 41,
   /** Pathfinder's refusal of a batch. */
   invalidRequest: -32600,
-  /** The refusal of a batch by nodes on jsonrpsee, such as Madara. */
+  /** Refusals of a batch by nodes on jsonrpsee, such as Madara. */
   batchesNotSupported: -32005,
+  batchTooLarge: -32010,
   /** The rate limit of a provider that states it with HTTP 200. */
   tooManyRequests: 429,
   internalError: -32603,

@@ -47,6 +47,7 @@ const BACKOFF = { baseMs: 200, maxMs: 3000 };
 const MAX_RETRY_AFTER_MS = 10_000;
 /** A batch is tried again so long after the node has refused one: the refusal may have been of its size, or of another node. */
 const BATCH_REFUSED_MS = 600_000;
+const BATCH_REFUSALS = [rpcCodes.invalidRequest, rpcCodes.batchesNotSupported, rpcCodes.batchTooLarge];
 
 /** HTTP requests to the node, with a time-out per exchange, a size limit, and retries with backoff and jitter. */
 function createExchange(options: RpcOptions) {
@@ -188,7 +189,7 @@ function readBatch<T>(
   if (!Array.isArray(json)) {
     const refusal = readEnvelope(`${calls[0]?.method ?? ''}[]`, json, null);
     if (refusal.ok) throw invalidAnswer('the answer to a batch is a single result');
-    if (isRpcError(refusal.error, rpcCodes.invalidRequest, rpcCodes.batchesNotSupported)) return null;
+    if (isRpcError(refusal.error, ...BATCH_REFUSALS)) return null;
     throw refusal.error;
   }
   const byId = new Map<unknown, unknown>(

@@ -235,7 +235,7 @@ describe('a batch', () => {
         ? { body: JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message: 'no batches' } }) }
         : ok(id, id);
 
-  test.each([-32600, -32005])(
+  test.each([-32600, -32005, -32010])(
     'is sent as single calls to a node that refuses batches with %i, for ten minutes at once',
     async (code) => {
       let now = 0;
