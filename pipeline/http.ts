@@ -49,6 +49,7 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
           method: json === undefined ? 'GET' : 'POST',
           headers: {
             accept: 'application/json',
+            ...authorization(url),
             ...(json === undefined ? {} : { 'content-type': 'application/json' }),
           },
           body: json ?? null,
@@ -84,6 +85,14 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
       await agent.destroy();
     },
   };
+}
+
+/** The user and password in a URL, which undici leaves out. */
+function authorization(url: string): { authorization?: string } {
+  const { username, password } = new URL(url);
+  if (username === '' && password === '') return {};
+  const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { authorization: `Basic ${Buffer.from(credentials).toString('base64')}` };
 }
 
 /** The delay that the server asked for with Retry-After; null when it did not. */

@@ -1,5 +1,5 @@
 import { createServer } from 'node:http';
-import type { RequestListener } from 'node:http';
+import type { IncomingHttpHeaders, RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 import { afterEach, describe, expect, test } from 'vitest';
@@ -16,14 +16,17 @@ afterEach(async () => {
 });
 
 type Answer = (
-  call: { id: number; method: string },
+  call: { id: number; method: string; headers: IncomingHttpHeaders },
   count: number,
   isBatch: boolean,
 ) => { status?: number; headers?: Record<string, string>; body: string } | 'hang' | 'reset';
 
 async function rpcTo(
   answer: Answer,
-  options: { timeoutMs?: number; maxAnswerBytes?: number; clock?: Clock } = {},
+  {
+    userinfo = '',
+    ...options
+  }: { userinfo?: string; timeoutMs?: number; maxAnswerBytes?: number; clock?: Clock } = {},
 ) {
   const slept: number[] = [];
   let count = 0;
@@ -34,7 +37,7 @@ async function rpcTo(
       count += 1;
       const call: unknown = JSON.parse(Buffer.concat(chunks).toString());
       const first = (Array.isArray(call) ? call[0] : call) as { id: number; method: string };
-      const reply = answer(first, count, Array.isArray(call));
+      const reply = answer({ ...first, headers: request.headers }, count, Array.isArray(call));
       if (reply === 'hang') return;
       if (reply === 'reset') {
         response.destroy();
@@ -47,7 +50,7 @@ async function rpcTo(
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
   const { port } = server.address() as AddressInfo;
   const rpc = createRpc({
-    url: `http://127.0.0.1:${port}`,
+    url: `http://${userinfo}127.0.0.1:${port}`,
     timeoutMs: 2000,
     maxConcurrent: 2,
     attempts: 4,
@@ -129,6 +132,15 @@ test('a date of Retry-After counts from the time of the clock, also after the ma
   );
   await rpc.call(ask);
   expect(slept).toEqual([4000]);
+});
+
+test.each([
+  ['no credentials', '', undefined],
+  ['a user and a password', 'us%40er:p%3Aw@', `Basic ${btoa('us@er:p:w')}`],
+  ['a password alone', ':secret@', `Basic ${btoa(':secret')}`],
+])('sends %s of its URL', async (_, userinfo, authorization) => {
+  const { rpc } = await rpcTo(({ id, headers }) => ok(id, headers.authorization ?? null), { userinfo });
+  expect(await rpc.call(ask)).toBe(authorization ?? null);
 });
 
 describe('call does not retry', () => {
