@@ -49,6 +49,8 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
           method: json === undefined ? 'GET' : 'POST',
           headers: {
             accept: 'application/json',
+            // Without it, a server may send any encoding.
+            'accept-encoding': 'identity',
             ...authorization(url),
             ...(json === undefined ? {} : { 'content-type': 'application/json' }),
           },

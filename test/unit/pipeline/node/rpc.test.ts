@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import type { IncomingHttpHeaders, RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
 
 import { afterEach, describe, expect, test } from 'vitest';
 
@@ -43,7 +44,10 @@ async function rpcTo(
         response.destroy();
         return;
       }
-      response.writeHead(reply.status ?? 200, reply.headers ?? {}).end(reply.body);
+      // Without Accept-Encoding, a server may use any.
+      const isPlain = request.headers['accept-encoding'] === 'identity';
+      const headers = { ...reply.headers, ...(isPlain ? {} : { 'content-encoding': 'gzip' }) };
+      response.writeHead(reply.status ?? 200, headers).end(isPlain ? reply.body : gzipSync(reply.body));
     });
   };
   const server = createServer(listener);
