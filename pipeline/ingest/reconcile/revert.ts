@@ -65,8 +65,9 @@ async function revertUnderLease(
   const heights = [...new Set(standing.map(({ height }) => height))];
   const finals = new Set(heights.filter((height) => height <= finalHeight && height < cursor));
   // A revert hides the rows of every block at its height, so the chain's block is published again, under a higher seq.
-  // Requested first: after a crash in between the command finds the orphan again.
-  if (finals.size > 0) await deps.requestRepairs([...finals]);
+  // Requested first: after a crash in between the command finds the orphan again. Repaired in this order, from the highest
+  // down: while a block is missing, balances after a block below it are unknown, and webhooks are sent null.
+  if (finals.size > 0) await deps.requestRepairs([...finals].toReversed());
   const lowestOpen = heights.find((height) => height > finalHeight);
   if (lowestOpen !== undefined) await deps.store.markForRevert(lease, lowestOpen - 1);
   const replaced = versions.filter(

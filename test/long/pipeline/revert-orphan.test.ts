@@ -100,6 +100,19 @@ test('reverts an orphan at a final height, and has the final block published aga
   expect(await differences(world)).toEqual([]);
 });
 
+test('has final blocks published again from the highest down', async () => {
+  const { revert } = await startWorld();
+  await append(orphan(20), orphan(21), orphan(22));
+  expect(await revert(20, orphan(20).hash)).toEqual({ heights: [20, 21, 22] });
+  await until('all are published again', async () => {
+    const newest = await Promise.all([20, 21, 22].map(newestAccepted));
+    return newest.every((hash, i) => hash === canonical(20 + i));
+  });
+  const all = await world.read(topics.chainBlocks);
+  const replacing = all.filter(({ type, cause }) => type === 'block.accepted' && cause === 'reorg');
+  expect(replacing.map(({ block }) => block.height)).toEqual([22, 21, 20]);
+});
+
 test('reverts the newest final block, which L1 never accepted, and the ingester goes on', async () => {
   const { revert, ingester, start } = await startWorld();
   await ingester.stop();
