@@ -165,7 +165,7 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
      * The writer of the chunk has read the node's newest block. Raises an alarm once the node has had no new one for
      * `headStallMs`, and clears it at the next.
      *
-     * @param indexed the highest indexed height
+     * @param indexed the highest indexed height; -1: none
      * @param readTimestamp unix seconds of the block at a height
      */
     async headSeen(

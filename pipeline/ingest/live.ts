@@ -104,7 +104,7 @@ async function step(live: Live): Promise<Step> {
   if (head === null) return 'idle';
   const isFirst = heads.height() === -1;
   heads.observe(head);
-  await live.headSeen(head, indexed.tip().height);
+  await live.headSeen(head, indexedHeight(indexed));
   const comparison = await compareWithHead(deps.node, indexed, head, options);
   if (comparison.kind === 'mismatch') {
     await startReorg(live, comparison.at);
@@ -120,6 +120,12 @@ async function step(live: Live): Promise<Step> {
   prefetch.setEnd(head.height);
   if (!(await acceptNext(live))) await startReorg(live, indexed.cursor() - 1);
   return 'more';
+}
+
+/** The highest indexed height; -1 before the first block, also where that is a later one of the chain. */
+function indexedHeight(indexed: IndexedChain): number {
+  const { height, hash } = indexed.tip();
+  return hash === null ? -1 : height;
 }
 
 /**

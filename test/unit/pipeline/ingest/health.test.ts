@@ -185,6 +185,22 @@ describe('the head of a node that answers', () => {
   });
 });
 
+test('raises no alarm while the chain grows towards the first height', async () => {
+  const world = createWorld({ seed: 4, blocks: 30 });
+  world.startIngester({ settings: { indexFrom: 60, headStallMs: 60_000 } });
+  for (let height = 30; height < 50; height += 1) {
+    await world.clock.run(10_000);
+    world.chain.advance(1);
+  }
+  expect(alarmsOf(world)).toEqual([]);
+  await world.clock.run(70_000);
+  expect(world.store.alarms.get('node.head-stalled')).toContain('has been 49 since');
+  world.chain.advance(20);
+  await world.clock.run(10_000);
+  expect(alarmsOf(world)).toEqual([]);
+  expect(messages(world)[0]?.block.height).toBe(60);
+});
+
 test('raises an alarm while the node is unavailable at startup, and indexes when it is back', async () => {
   const world = createWorld({ seed: 3 });
   world.faultRates.faults = 1000;
