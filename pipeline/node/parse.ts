@@ -104,10 +104,13 @@ const HASHED_FELTS = [
   'receipt_commitment',
 ] as const;
 
-function gasPrice(value: unknown, at: string): HashedHeader['l1_gas_price'] {
+/** null where a price is missing: Juno gives null for one of an old block that it does not know. */
+function gasPrice(value: unknown, at: string): HashedHeader['l1_gas_price'] | null {
   const price = fields(value, at);
-  const amount = (name: string): string => BigInt(felt(price[name], `${at}.${name}`)).toString();
-  return { price_in_wei: amount('price_in_wei'), price_in_fri: amount('price_in_fri') };
+  const amount = (name: string): string | null =>
+    optional(price, name, (given) => BigInt(felt(given, `${at}.${name}`)).toString());
+  const [wei, fri] = [amount('price_in_wei'), amount('price_in_fri')];
+  return wei === null || fri === null ? null : { price_in_wei: wei, price_in_fri: fri };
 }
 
 /** A field that nodes of older specifications leave out. */

@@ -233,6 +233,12 @@ describe('parseBlockWithReceipts', () => {
       else expect(() => headerOf({ ...hashed, [name]: true })).toThrow(name);
     },
   );
+
+  test.each(['price_in_wei', 'price_in_fri'])('keeps nothing of it without a %s', (name) => {
+    const price = { ...hashed.l1_gas_price, [name]: null };
+    expect(headerOf({ ...hashed, l1_gas_price: price })).toBeUndefined();
+    expect(() => headerOf({ ...hashed, l1_gas_price: { ...price, [name]: 7 } })).toThrow(name);
+  });
 });
 
 // Figures of ../shared/blocks/README.md.
