@@ -127,9 +127,8 @@ function readAt(node: ClassifyingNode, { hash }: BlockPoint): ChainReader {
  * of their own. What fails for another reason fails for the newest state too.
  */
 function mayBePruned(error: unknown): boolean {
-  return (
-    error instanceof AppError && error.code === 'NODE_ERROR' && !isRpcError(error, rpcCodes.internalError)
-  );
+  const isFromNode = error instanceof AppError && error.code === 'NODE_ERROR';
+  return isFromNode && !isRpcError(error, rpcCodes.internalError, rpcCodes.tooManyRequests);
 }
 
 /** Whatever the failure, the block waits until its contracts are classified. */

@@ -152,6 +152,12 @@ describe('classify', () => {
     },
   );
 
+  it.each([-32603, 429])('does not take code %i for pruned state', async (code) => {
+    const { node, requested } = scripted({ before: () => fail(code) });
+    await expect(run(node)).rejects.toMatchObject({ rpcCode: code });
+    expect(requested.map(({ block }) => block)).toEqual([{ hash: AT.hash }]);
+  });
+
   it('throws a retryable error while a node that lacks the block lacks the contract, too, at every call', async () => {
     const entryPoints = { decimals: () => [18n] };
     const calls = (await requestsOf(scripted({ entryPoints }))).length;
