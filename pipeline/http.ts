@@ -1,3 +1,5 @@
+import { unescape } from 'node:querystring';
+
 import { Agent, request } from 'undici';
 
 import type { Clock } from '../infra/clock.ts';
@@ -89,11 +91,11 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
   };
 }
 
-/** The user and password in a URL, which undici leaves out. */
+/** The user and password in a URL, which undici leaves out; a `%` that escapes nothing stands for itself. */
 function authorization(url: string): { authorization?: string } {
   const { username, password } = new URL(url);
   if (username === '' && password === '') return {};
-  const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  const credentials = `${unescape(username)}:${unescape(password)}`;
   return { authorization: `Basic ${Buffer.from(credentials).toString('base64')}` };
 }
 

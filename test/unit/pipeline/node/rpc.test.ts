@@ -142,6 +142,7 @@ test.each([
   ['no credentials', '', undefined],
   ['a user and a password', 'us%40er:p%3Aw@', `Basic ${btoa('us@er:p:w')}`],
   ['a password alone', ':secret@', `Basic ${btoa(':secret')}`],
+  ['a password with a bare %', 'user:100%@', `Basic ${btoa('user:100%')}`],
 ])('sends %s of its URL', async (_, userinfo, authorization) => {
   const { rpc } = await rpcTo(({ id, headers }) => ok(id, headers.authorization ?? null), { userinfo });
   expect(await rpc.call(ask)).toBe(authorization ?? null);
