@@ -74,9 +74,10 @@ async function matchAccepted(
   const subjects = transfers.map(({ subject }) => subject);
   const about = distinctSubjects(transfers.map((transfer) => transfer.about));
   const webhooksOf = indexSubscribers(await subscribersTo(pool, schema, 'transfer.created', height, about));
-  const createdAt = clock.wallTime();
   const event = 'transfer.created';
   function* deliveries(previous: PreviousDeliveries): Iterable<NewDelivery> {
+    // Under the lock: of the events of a transfer, whatever their partitions, the last one has the latest time.
+    const createdAt = clock.wallTime();
     for (const { transfer, subject, about: of } of transfers) {
       const ids = webhooksOf(of);
       if (ids.size === 0) continue;

@@ -1,11 +1,13 @@
 import { expect, it } from 'vitest';
 
 import { systemClock } from '../../../../../infra/clock.ts';
+import type { Clock } from '../../../../../infra/clock.ts';
 import { createLogger } from '../../../../../infra/log.ts';
 import { createMetrics } from '../../../../../infra/metrics.ts';
 import type { PoolClient } from '../../../../../infra/postgres/client.ts';
 import { insertDeliveries } from '../../../../../pipeline/dispatch/deliveries.ts';
 import type { MatchDeps } from '../../../../../pipeline/dispatch/deps.ts';
+import type { MatchPlan } from '../../../../../pipeline/dispatch/match/matcher.ts';
 import { notifyBalances } from '../../../../../pipeline/dispatch/match/notified-balances.ts';
 import { transferMatcher } from '../../../../../pipeline/dispatch/match/transfers.ts';
 import { createDispatchMetrics } from '../../../../../pipeline/dispatch/metrics.ts';
@@ -16,14 +18,19 @@ import { accepted, busyBlock } from '../../../../support/chain-messages.ts';
 const WEBHOOKS = Array.from({ length: 100 }, (_, index) => index);
 
 /** A store of webhooks for every event, which records the lengths of the pages that are stored. */
-function createStore() {
+function createStore(onLock = (): void => {}) {
   const pages: number[] = [];
   const scheduled: unknown[] = [];
+  const times: unknown[] = [];
   const query = async (statement: unknown, values: readonly unknown[] = []) => {
     await Promise.resolve();
     const text = String(statement);
     const first = values[0];
-    if (text.includes('INSERT INTO tds.webhook_deliveries') && Array.isArray(first)) pages.push(first.length);
+    if (text.includes('pg_advisory_xact_lock')) onLock();
+    if (text.includes('INSERT INTO tds.webhook_deliveries') && Array.isArray(first)) {
+      pages.push(first.length);
+      times.push(...new Set(values[4] as number[]));
+    }
     if (text.includes('tds.webhook_endpoints')) scheduled.push(first);
     if (text.includes('min(from_block)')) return { rows: [{ lowest: -1 }] };
     if (text.includes('webhook_subscriptions'))
@@ -31,24 +38,23 @@ function createStore() {
     return { rows: [], rowCount: 1 };
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- of which only `query` is called
-  return { tx: { query } as unknown as PoolClient, pages, scheduled };
+  return { tx: { query } as unknown as PoolClient, pages, scheduled, times };
 }
 
-it('stores the deliveries of a block in pages, and makes the webhooks due once', async () => {
-  const { tx, pages, scheduled } = createStore();
+/** The plan of a block with 60 transfers. */
+async function planOf(tx: PoolClient, clock: Clock): Promise<MatchPlan> {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the rest is not used
   const matcher = transferMatcher({
     pool: tx,
     webhooks: async () => 'webhooks_v1',
     since: async () => null,
-    clock: systemClock,
+    clock,
     log: createLogger('test', 'fatal'),
     metrics: createDispatchMetrics(createMetrics('test')),
   } as unknown as MatchDeps);
-  const message = accepted(busyBlock(5, 60), 1);
   const plan = await (
     await matcher.open()
-  )?.match(message, {
+  )?.match(accepted(busyBlock(5, 60), 1), {
     partition: 0,
     offset: 0,
     key: '5',
@@ -56,12 +62,27 @@ it('stores the deliveries of a block in pages, and makes the webhooks due once',
     timestamp: 0,
   } as never);
   if (typeof plan !== 'function') throw new TypeError('no plan');
+  return plan;
+}
+
+it('stores the deliveries of a block in pages, and makes the webhooks due once', async () => {
+  const { tx, pages, scheduled } = createStore();
+  const plan = await planOf(tx, systemClock);
   // A plan may be repeated.
   for (let time = 0; time < 2; time += 1) {
     await plan(tx);
     expect(pages.splice(0)).toEqual([5000, 5000, 2000]);
     expect(scheduled.splice(0)).toEqual([WEBHOOKS]);
   }
+});
+
+it('dates a transfer when no other partition can store a later event of it: receivers order by that time', async () => {
+  let now = 1000;
+  const { tx, times } = createStore(() => (now = 2000));
+  await (
+    await planOf(tx, { ...systemClock, wallTime: () => now })
+  )(tx);
+  expect(new Set(times)).toEqual(new Set([2000]));
 });
 
 it('stores changes of balances in pages, and makes the webhooks due once', async () => {
