@@ -67,10 +67,10 @@ export function createDisableRequests({
     for (const [id, at] of publishedAt) if (now - at > REPUBLISH_MS) publishedAt.delete(id);
     const id = `disable:${webhookId}:${activation}`;
     if (publishedAt.has(id)) return;
-    publishedAt.set(id, now);
     log.warn({ webhook: webhookId, reason }, 'requesting webhook disable');
     const body = { webhook_id: webhookId, activation, reason };
     const about = { v: 1, id, issued_at: clock.wallTime(), actor: 'system', request_hash: null } as const;
     await publisher.publish(topics.commands, [{ value: { ...about, type: 'webhook.disable', body } }]);
+    publishedAt.set(id, now);
   };
 }

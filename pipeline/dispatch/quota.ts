@@ -66,9 +66,9 @@ export function startQuota(deps: QuotaDeps, onFatal: (error: unknown) => void): 
     const share = Math.floor(settings.perUser / webhook.of_user);
     const quota = Math.max(1, Math.min(settings.perWebhook, share));
     if ((await deletePageBeyond(webhook.id, quota, clock.wallTime())) < PAGE) {
-      left.shift();
       if (webhook.is_active && (await hasMoreWaiting(pool, webhook.id, quota)))
         await requestDisable(webhook, `More than ${quota.toLocaleString('en-US')} deliveries are waiting.`);
+      left.shift();
     }
     return PAUSE_MS;
   }
