@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { createLruCache } from '../../infra/lru.ts';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
+import { FAILURE_WINDOW } from './failure-window.ts';
 
 /**
  * Failed key checks by client address. An address's window begins with its first failure; after ten failures the address
@@ -18,18 +19,11 @@ export interface AddressFailures {
 export const MAX_FAILURES = 10;
 
 /** KEYS: the address; ARGV: now (ms), window (ms), maximum, whether to count one. */
-const failuresScript = defineScript(`
-local now, window, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local began = tonumber(redis.call('HGET', KEYS[1], 'began') or '')
--- The clocks of processes differ a little; a beginning further in the future is from before a clock was set back.
-if began and math.abs(now - began) < window then
-  if tonumber(redis.call('HGET', KEYS[1], 'failures')) >= most then return math.min(began + window - now, window) end
-elseif ARGV[4] == '1' then
-  redis.call('DEL', KEYS[1])
-  redis.call('HSET', KEYS[1], 'began', ARGV[1])
-  redis.call('PEXPIRE', KEYS[1], window)
-end
-if ARGV[4] == '1' then redis.call('HINCRBY', KEYS[1], 'failures', 1) end
+const failuresScript = defineScript(`${FAILURE_WINDOW}
+local now, window = tonumber(ARGV[1]), tonumber(ARGV[2])
+local failures, left = failuresOf(KEYS[1], now, window)
+if failures >= tonumber(ARGV[3]) then return left end
+if ARGV[4] == '1' then countFailure(KEYS[1], now, window) end
 return 0`);
 
 const milliseconds = z.int();

@@ -7,6 +7,7 @@ import { sleep } from '../../infra/lifecycle.ts';
 import { pollUntil } from '../../infra/retry.ts';
 import { throttled, unavailable } from '../http/errors.ts';
 import type { HttpError } from '../http/errors.ts';
+import { FAILURE_WINDOW } from './failure-window.ts';
 
 /** Limits failed log-ins, shared by all processes through Redis; without Redis every log-in is rejected. */
 export interface LoginAttempts {
@@ -41,16 +42,13 @@ export const MAX_WAITING = 100;
  * and the limit of each name. Returns the milliseconds until a full window ends, -1 while as many attempts are in
  * progress as may fail, or 0 when the attempt has begun.
  */
-const beginScript = defineScript(`
+const beginScript = defineScript(`${FAILURE_WINDOW}
 local now, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 local isBusy = false
 for i = 1, #KEYS, 2 do
   local limit = tonumber(ARGV[4 + (i + 1) / 2])
-  local began = tonumber(redis.call('HGET', KEYS[i], 'began') or '')
-  local failures = 0
-  -- A beginning further in the future is from before a clock was set back.
-  if began and math.abs(now - began) < window then failures = tonumber(redis.call('HGET', KEYS[i], 'failures')) end
-  if failures >= limit then return math.min(began + window - now, window) end
+  local failures, left = failuresOf(KEYS[i], now, window)
+  if failures >= limit then return left end
   redis.call('ZREMRANGEBYSCORE', KEYS[i + 1], '-inf', now)
   if failures + redis.call('ZCARD', KEYS[i + 1]) >= limit then isBusy = true end
 end
@@ -62,19 +60,10 @@ end
 return 0`);
 
 /** KEYS: the same; ARGV: now (ms), window (ms), attempt, whether it failed. */
-const endScript = defineScript(`
-local now, window = tonumber(ARGV[1]), tonumber(ARGV[2])
+const endScript = defineScript(`${FAILURE_WINDOW}
 for i = 1, #KEYS, 2 do
   redis.call('ZREM', KEYS[i + 1], ARGV[3])
-  if ARGV[4] == '1' then
-    local began = tonumber(redis.call('HGET', KEYS[i], 'began') or '')
-    if not began or math.abs(now - began) >= window then
-      redis.call('DEL', KEYS[i])
-      redis.call('HSET', KEYS[i], 'began', ARGV[1])
-      redis.call('PEXPIRE', KEYS[i], window)
-    end
-    redis.call('HINCRBY', KEYS[i], 'failures', 1)
-  end
+  if ARGV[4] == '1' then countFailure(KEYS[i], tonumber(ARGV[1]), tonumber(ARGV[2])) end
 end`);
 
 interface Line {
