@@ -13,14 +13,15 @@ export const HEAD_STALLED = 'node.head-stalled';
 /** The alarms about contracts whose standard the node does not report; their addresses follow. */
 export const UNCLASSIFIED = 'contract.unclassified:';
 
+/** Raises alarms with the names and details of `source` (`VALUES …` or `SELECT …`). */
+export const insertAlarms = (source: string): string =>
+  `INSERT INTO tds.alarms (name, detail) ${source}
+   ON CONFLICT (name) DO UPDATE SET detail = excluded.detail WHERE tds.alarms.detail <> excluded.detail`;
+
 export function createAlarms(pool: Pool): Alarms {
   return {
     async raise(name, detail) {
-      await pool.query(
-        `INSERT INTO tds.alarms (name, detail) VALUES ($1, $2)
-         ON CONFLICT (name) DO UPDATE SET detail = excluded.detail WHERE tds.alarms.detail <> excluded.detail`,
-        [name, storable(detail)],
-      );
+      await pool.query(insertAlarms('VALUES ($1, $2)'), [name, storable(detail)]);
     },
     async clear(names) {
       await pool.query('DELETE FROM tds.alarms WHERE name = ANY($1)', [names]);

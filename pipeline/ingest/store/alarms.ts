@@ -1,3 +1,4 @@
+import { insertAlarms } from '../../../infra/health/alarms.ts';
 import { storable } from '../../../schemas/text.ts';
 import type { IngestStore } from '../ports.ts';
 import { anyRow } from './sql.ts';
@@ -13,13 +14,10 @@ export function createAlarmStore({
   return {
     async raiseAlarm(name, detail, fence) {
       const stored = storable(detail);
-      const insert = 'INSERT INTO tds.alarms (name, detail)';
-      const update =
-        'ON CONFLICT (name) DO UPDATE SET detail = EXCLUDED.detail WHERE tds.alarms.detail <> EXCLUDED.detail';
-      if (fence === undefined) await rows(anyRow, `${insert} VALUES ($1, $2) ${update}`, [name, stored]);
+      if (fence === undefined) await rows(anyRow, insertAlarms('VALUES ($1, $2)'), [name, stored]);
       else {
         const values = [fence.name, fence.epoch, name, stored];
-        await rows(anyRow, `WITH ${HELD} ${insert} SELECT $3, $4 FROM lease ${update}`, values);
+        await rows(anyRow, `WITH ${HELD} ${insertAlarms('SELECT $3, $4 FROM lease')}`, values);
       }
     },
     async clearAlarms(names, fence) {

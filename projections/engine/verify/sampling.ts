@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { insertAlarms } from '../../../infra/health/alarms.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { startLoop } from '../../../infra/loop.ts';
@@ -127,9 +128,9 @@ async function checkBlock(sampler: Sampler, height: number, kafka: Options['kafk
   log.error({ block: block.height, difference }, 'sampled block is inconsistent');
   const remedy = `\`tds verify --from ${block.height} --to ${block.height} --repair\``;
   await pool.query(
-    `INSERT INTO tds.alarms (name, detail)
-     SELECT $1, $2 WHERE (SELECT count(*) FROM tds.alarms WHERE name LIKE 'verify.block:%') < $3
-     ON CONFLICT (name) DO UPDATE SET detail = excluded.detail WHERE tds.alarms.detail <> excluded.detail`,
+    insertAlarms(
+      "SELECT $1, $2 WHERE (SELECT count(*) FROM tds.alarms WHERE name LIKE 'verify.block:%') < $3",
+    ),
     [alarmName(block.height), `${difference}: ${remedy}`, MAX_ALARMS],
   );
 }
