@@ -65,6 +65,18 @@ export function createSimClickHouse({ clock, random, faultRates, count }: ClickH
     }
   };
 
+  const insert = async (process: SimProcess, name: string, rows: readonly Row[]): Promise<void> =>
+    await during(process, name, async () => {
+      const work = async (): Promise<void> => {
+        await delay();
+        insertRows(process, name, rows);
+      };
+      await process.call('clickhouse', `insert ${rows.length} into ${name}`, work, {
+        mayBeLate: true,
+        error,
+      });
+    });
+
   const clickhouse: SimClickHouse = {
     onInsert: () => {},
     table,
@@ -75,29 +87,8 @@ export function createSimClickHouse({ clock, random, faultRates, count }: ClickH
     },
     writesInFlight: () => [...calls].filter(({ process }) => !process.isKilled()),
     client: (process) => ({
-      insertEncoded: (name, columns, bytes) =>
-        during(process, name, async () => {
-          const rows = decodeRows(columns, bytes);
-          const work = async (): Promise<void> => {
-            await delay();
-            insertRows(process, name, rows);
-          };
-          await process.call('clickhouse', `insert ${rows.length} into ${name}`, work, {
-            mayBeLate: true,
-            error,
-          });
-        }),
-      insert: (name, _, rows) =>
-        during(process, name, async () => {
-          const work = async (): Promise<void> => {
-            await delay();
-            insertRows(process, name, rows);
-          };
-          await process.call('clickhouse', `insert ${rows.length} into ${name}`, work, {
-            mayBeLate: true,
-            error,
-          });
-        }),
+      insertEncoded: async (name, columns, bytes) => await insert(process, name, decodeRows(columns, bytes)),
+      insert: async (name, _, rows) => await insert(process, name, rows),
       rows: async ({ name, sql, row }) =>
         await process.call(
           'clickhouse',

@@ -149,7 +149,7 @@ export const webhooks: BenchCase = {
           want: wanted.deliveryRate,
         });
       }
-      const mapInOrder = receiver.got.filter(({ attempt }) => attempt === 1).length;
+      const firstAttempts = receiver.got.filter(({ attempt }) => attempt === 1).length;
 
       world.say(`matching against ${SUBSCRIPTIONS} subscriptions`);
       // Subscribe to every second account in the blocks.
@@ -217,7 +217,11 @@ export const webhooks: BenchCase = {
           ...balances,
         ],
         completeness: [
-          { what: 'first attempts of deliveries that were due', expected: 2 * DELIVERIES, found: mapInOrder },
+          {
+            what: 'first attempts of deliveries that were due',
+            expected: 2 * DELIVERIES,
+            found: firstAttempts,
+          },
           { what: 'requests with an invalid signature', expected: 0, found: receiver.wrong() },
           {
             what: 'blocks delivered to one endpoint',

@@ -104,6 +104,14 @@ async function requested(): Promise<void> {
   });
 }
 
+/** A pool whose connections can be cut. */
+async function proxiedPool() {
+  const url = new URL(world.env['DATABASE_URL'] ?? '');
+  const proxy = await startProxy({ host: url.hostname, port: Number(url.port) });
+  url.port = String(proxy.port);
+  return { proxy, pool: createPool(url.href, { applicationName: 'test', connectTimeoutMs: 2000 }) };
+}
+
 /** Claims all that is due, as a dispatcher of its own. */
 const claim = async (): Promise<Claim[]> =>
   await claimDeliveries(world.pool, {
@@ -887,11 +895,7 @@ describe('a sender', () => {
   });
 
   it('does not send again what it sent before PostgreSQL was unavailable for longer than a lease', async () => {
-    const { hostname, port, href } = new URL(world.env['DATABASE_URL'] ?? '');
-    const proxy = await startProxy({ host: hostname, port: Number(port) });
-    const through = new URL(href);
-    through.port = String(proxy.port);
-    const pool = createPool(through.href, { applicationName: 'test', connectTimeoutMs: 2000 });
+    const { proxy, pool } = await proxiedPool();
     try {
       const hold: (() => void)[] = [];
       const { webhook, receiver } = await subject((_, response) => void hold.push(() => response.end()));
@@ -922,11 +926,7 @@ describe('a sender', () => {
   });
 
   it('stores an outcome once although the answer to the commit is lost', async () => {
-    const { hostname, port, href } = new URL(world.env['DATABASE_URL'] ?? '');
-    const proxy = await startProxy({ host: hostname, port: Number(port) });
-    const through = new URL(href);
-    through.port = String(proxy.port);
-    const pool = createPool(through.href, { applicationName: 'test', connectTimeoutMs: 2000 });
+    const { proxy, pool } = await proxiedPool();
     try {
       const { webhook, receiver } = await subject(failing);
       await world.deliver(webhook, 1);

@@ -55,6 +55,22 @@ function killedAt(part: Part, moment: 'before' | 'after', armed: () => boolean) 
   };
 }
 
+/** Starts a process on a chain, final up to 10, and once that is indexed kills it at its next such call. */
+async function armedAt(
+  part: Part,
+  moment: 'before' | 'after',
+  chain: { readonly seed: string; readonly initialHead: number },
+): Promise<ReturnType<typeof killedAt>> {
+  world = await ingestWorld(chain);
+  world.node.control({ command: 'setL1', height: 10 });
+  let armed = false;
+  const first = killedAt(part, moment, () => armed);
+  world.start({ deps: first.deps });
+  await world.indexed(chain.initialHead);
+  armed = true;
+  return first;
+}
+
 const moments = ['before', 'after'] as const;
 const whileFollowing = (['record', 'publish', 'moveCursor', 'setFinal'] as const).flatMap((part) =>
   moments.map((moment) => [moment, part] as const),
@@ -66,13 +82,7 @@ const whileReverting = (
 test.each(whileFollowing)(
   'a kill %s %s, followed by a reorg before the restart, leaves the canonical chain',
   async (moment, part) => {
-    world = await ingestWorld({ seed: `kill-${part}-${moment}`, initialHead: 30 });
-    world.node.control({ command: 'setL1', height: 10 });
-    let armed = false;
-    const first = killedAt(part, moment, () => armed);
-    world.start({ deps: first.deps });
-    await world.indexed(30);
-    armed = true;
+    const first = await armedAt(part, moment, { seed: `kill-${part}-${moment}`, initialHead: 30 });
     world.node.control({ command: 'advance', blocks: 3 });
     if (part === 'setFinal') world.node.control({ command: 'setL1', height: 15 });
     await until('the process is killed', async () => first.isKilled());
@@ -90,13 +100,7 @@ test.each([
 ] as const)(
   'a kill %s %s, followed by a restart on the same chain, reverts nothing',
   async (moment, part) => {
-    world = await ingestWorld({ seed: `same-${part}-${moment}`, initialHead: 30 });
-    world.node.control({ command: 'setL1', height: 10 });
-    let armed = false;
-    const first = killedAt(part, moment, () => armed);
-    world.start({ deps: first.deps });
-    await world.indexed(30);
-    armed = true;
+    const first = await armedAt(part, moment, { seed: `same-${part}-${moment}`, initialHead: 30 });
     world.node.control({ command: 'advance', blocks: 1 });
     await until('the process is killed', async () => first.isKilled());
     world.start();
@@ -110,13 +114,7 @@ test.each([
 test.each(whileReverting)(
   'a kill %s %s during a reorg, followed by a return to the first fork, leaves the canonical chain',
   async (moment, part) => {
-    world = await ingestWorld({ seed: `back-${part}-${moment}`, initialHead: 80 });
-    world.node.control({ command: 'setL1', height: 10 });
-    let armed = false;
-    const first = killedAt(part, moment, () => armed);
-    world.start({ deps: first.deps });
-    await world.indexed(80);
-    armed = true;
+    const first = await armedAt(part, moment, { seed: `back-${part}-${moment}`, initialHead: 80 });
     world.node.control({ command: 'reorg', depth: 40, length: 42 });
     await until('the process is killed', async () => first.isKilled());
     world.node.control({ command: 'switch', fork: 0 });

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 import { chooseAds } from '../../../../api/ads/choose.ts';
 import type { CountedAd } from '../../../../api/ads/choose.ts';
+import { anAd } from '../../../support/catalogue.ts';
 
 const NOW = 1_700_000_000_000;
 
@@ -10,23 +11,7 @@ function counted(
   id: number,
   { impressions = 0, ...more }: Partial<CountedAd['ad']> & { impressions?: number } = {},
 ): CountedAd {
-  const ad = {
-    id,
-    placement: 'top',
-    title: '',
-    description: '',
-    image_url: '',
-    target_url: 'https://ad.example',
-    cta_text: '',
-    network: null,
-    category: null,
-    priority: 0,
-    starts_at: null,
-    ends_at: null,
-    total_impression_limit: null,
-    is_active: true,
-    ...more,
-  };
+  const ad = { ...anAd(''), id, ...more };
   return { ad, counts: { impressions, clicks: 0 } };
 }
 const audience = (network?: string, category?: string, now = NOW) => ({ network, category, now });

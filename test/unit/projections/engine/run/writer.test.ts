@@ -13,6 +13,17 @@ import { createWriter } from '../../../../../projections/engine/run/writer.ts';
 import { topics } from '../../../../../schemas/topics.ts';
 import { createSimClock } from '../../../../simulate/clock.ts';
 
+/** What these tests of a writer do not look at. */
+const quiet = () => ({
+  identity: { topic: topics.chainBlocks, topicId: 'id' },
+  log: createLogger('test', 'silent'),
+  metrics: createProjectionMetrics(new Registry()),
+  signal: new AbortController().signal,
+  onRefused: () => {},
+  onRoom: () => {},
+  onFatal: () => {},
+});
+
 /** A batch without rows, of so many messages. */
 const emptyBatch = (messages: number): Batch => ({
   shares: [],
@@ -61,13 +72,7 @@ function createDeriving() {
       return { isLost: () => false, release: async () => void (held -= 1) };
     },
     clock,
-    identity: { topic: topics.chainBlocks, topicId: 'id' },
-    log: createLogger('test', 'silent'),
-    metrics: createProjectionMetrics(new Registry()),
-    signal: new AbortController().signal,
-    onRefused: () => {},
-    onRoom: () => {},
-    onFatal: () => {},
+    ...quiet(),
   });
 
   return { clock, steps, writer, batch, held: () => held };
@@ -158,13 +163,7 @@ function createRecorded(insertMs: Readonly<Record<string, number>> = {}) {
     lockServed: async () => ({ isLost: () => false, release: async () => {} }),
     announceIndexed: async () => await step('announcement', 10),
     clock,
-    identity: { topic: topics.chainBlocks, topicId: 'id' },
-    log: createLogger('test', 'silent'),
-    metrics: createProjectionMetrics(new Registry()),
-    signal: new AbortController().signal,
-    onRefused: () => {},
-    onRoom: () => {},
-    onFatal: () => {},
+    ...quiet(),
   });
   return { clock, steps, writer };
 }
