@@ -31,8 +31,6 @@ export interface Topic<M> {
   readonly schema: z.ZodType<M>;
 }
 
-export type MessageOf<T> = T extends Topic<infer M> ? M : never;
-
 function topic<M>(entry: Topic<M>): Topic<M> {
   return entry;
 }

@@ -115,9 +115,6 @@ export function tokenTable(copies = 0): TokenTable {
   return { list, at: (address) => byAddress.get(address) ?? null };
 }
 
-/** A token of tokens.json; null: none has this address. */
-export const tokenAt = tokenTable().at;
-
 function numbered(text: TextAnswer, n: number): TextAnswer {
   return text.as === 'revert' ? text : { ...text, bytes: Buffer.concat([text.bytes, Buffer.from(` ${n}`)]) };
 }

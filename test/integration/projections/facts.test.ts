@@ -24,7 +24,8 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { topics } from '../../../schemas/topics.ts';
-import type { MessageOf } from '../../../schemas/topics.ts';
+import type { ChainStatusMessage } from '../../../schemas/messages/chain-status.ts';
+import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 
@@ -205,15 +206,19 @@ describe('tokens', () => {
 });
 
 describe('chain status', () => {
-  type Message = MessageOf<typeof chainStatus.topic>;
   const status = async () => await chainStatusRow(pool, schemaOf(chainStatus));
-  const l1 = (height: number, observed_at: number): Message => ({
+  const l1 = (height: number, observed_at: number): ChainStatusMessage => ({
     type: 'l1.accepted',
     v: 1,
     height,
     observed_at,
   });
-  const opened = (name: string, start: number, end: number | null, observed_at: number): Message => ({
+  const opened = (
+    name: string,
+    start: number,
+    end: number | null,
+    observed_at: number,
+  ): ChainStatusMessage => ({
     type: 'chunk.opened',
     v: 1,
     name,
@@ -221,7 +226,7 @@ describe('chain status', () => {
     end,
     observed_at,
   });
-  const finished = (name: string, observed_at: number): Message => ({
+  const finished = (name: string, observed_at: number): ChainStatusMessage => ({
     type: 'chunk.finished',
     v: 1,
     name,
@@ -264,8 +269,8 @@ describe('chain status', () => {
 
   test('a height is final once every served table has read the log to where it was found', async () => {
     const final = async () => await finalHeight(pool, schemaOf(chainStatus));
-    const found = (height: number, ...ends: number[]): Message => ({
-      ...(l1(height + 5, 1) as Extract<Message, { type: 'l1.accepted' }>),
+    const found = (height: number, ...ends: number[]): ChainStatusMessage => ({
+      ...(l1(height + 5, 1) as Extract<ChainStatusMessage, { type: 'l1.accepted' }>),
       final: { height, log_ends: ends },
     });
     expect(await final()).toBe(null);
@@ -324,8 +329,7 @@ describe('chain status', () => {
 });
 
 describe('quarantine', () => {
-  type Message = MessageOf<typeof quarantine.topic>;
-  const event = (id: string, reason: string, quarantined_at: number): Message => ({
+  const event = (id: string, reason: string, quarantined_at: number): QuarantineMessage => ({
     type: 'event.quarantined',
     v: 1,
     id,
@@ -337,7 +341,7 @@ describe('quarantine', () => {
     event: { from_address: toFelt(1n), keys: [toFelt(2n)], data: [] },
     quarantined_at,
   });
-  const unreadable = (id: string, quarantined_at: number): Message => ({
+  const unreadable = (id: string, quarantined_at: number): QuarantineMessage => ({
     type: 'message.quarantined',
     v: 1,
     id,
@@ -352,7 +356,7 @@ describe('quarantine', () => {
     id: string,
     resolution: 'reverted' | 'repaired' | 'skipped',
     resolved_at: number,
-  ): Message => ({ type: 'quarantine.resolved', v: 1, id, resolution, resolved_at });
+  ): QuarantineMessage => ({ type: 'quarantine.resolved', v: 1, id, resolution, resolved_at });
   const open = async () =>
     (await quarantineEntries(pool, schemaOf(quarantine), { open: true, limit: 10 })).map(({ id }) => id);
 

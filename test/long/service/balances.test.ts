@@ -10,7 +10,7 @@ import { createKafka } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { createSimulatedNode } from '../../support/starknet/node.ts';
 import type { SimulatedNode } from '../../support/starknet/node.ts';
-import { tokenAt, tokens } from '../../../infra/embedded/starknet/tokens.ts';
+import { tokenTable, tokens } from '../../../infra/embedded/starknet/tokens.ts';
 import { parseFelt, toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { isolated } from '../../support/isolation.ts';
@@ -25,6 +25,8 @@ import { hex } from '../../support/truth.ts';
  * Balances and their histories through the whole service, compared with the simulated node's own ledger at the same height,
  * which is computed from the intended transfers, not from events.
  */
+
+const { at: tokenAt } = tokenTable();
 
 const balance = z.object({
   success: z.literal(true),

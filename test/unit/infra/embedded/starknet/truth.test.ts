@@ -10,7 +10,7 @@ import { layoutNames } from '../../../../../infra/embedded/starknet/layouts.ts';
 import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
 import { blockWithReceipts } from '../../../../../infra/embedded/starknet/rpc.ts';
 import { selectors } from '../../../../../infra/embedded/starknet/selectors.ts';
-import { tokenAt, tokenTable, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
+import { tokenTable, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
 import { parseBlockWithReceipts } from '../../../../../pipeline/node/parse.ts';
 import { independentBlockHash } from '../../../../support/block-hash.ts';
 import { independentCommitment, independentRoot } from '../../../../support/event-commitment.ts';
@@ -23,6 +23,7 @@ const FEE_TOKENS: Record<string, bigint> = {
   WEI: 0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7n,
 };
 const HALF = 1n << 128n;
+const { at: tokenAt } = tokenTable();
 
 /** A chain with a reorg every 60 blocks. The tests check its canonical blocks. */
 function grown(malformed: number): SimulatedChain {
