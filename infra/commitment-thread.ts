@@ -5,7 +5,7 @@ import type { Felt } from '../schemas/felt.ts';
 
 export interface CommitmentThread {
   readonly compute: ComputeCommitment;
-  /** Rejects what is not computed yet, and what is asked for later. */
+  /** Rejects computations in progress, and later ones. */
   close(): Promise<void>;
 }
 

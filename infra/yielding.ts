@@ -11,7 +11,7 @@ export function createYielding(ms = 2): () => Promise<void> {
   };
 }
 
-/** Items computed between two looks at the clock. */
+/** Items computed between two checks of the clock. */
 const ITEMS = 16;
 
 /** `items.map(compute)`, which lets other work run now and then. */

@@ -78,7 +78,7 @@ export function addDelta(balance: bigint, delta: bigint): bigint | null {
 }
 
 /**
- * The sum of all legs as a balance; null if unknown. A sum of 2^255 or more cannot be told from a negative one. A pair
+ * The sum of all legs as a balance; null if unknown. A sum of 2^255 or more is indistinguishable from a negative one. A pair
  * without legs is unknown until the contract is classified, since events of an unknown contract make no legs.
  */
 export function sumAsBalance(

@@ -290,7 +290,7 @@ function refuseRefresh(query: { readonly force_refresh?: boolean | undefined }, 
   throw invalidInput({ force_refresh: ['Not with as_of_block: the chain is read at its newest block.'] });
 }
 
-/** Why a balance is unknown: the contract has none, none can exist, or neither chain nor index could tell it. */
+/** Why a balance is unknown: the contract has none, none can exist, or neither chain nor index determines it. */
 function unknownBalance(found: FreshBalance | undefined): HttpError {
   const refusal = found?.reads.refusal ?? null;
   if (refusal !== null) {

@@ -5,7 +5,7 @@ import { createYielding } from '../../infra/yielding.ts';
 import { asDeclared } from './answer-json.ts';
 import type { Route } from './route.ts';
 
-/** Rows written between two looks at the clock. */
+/** Rows written between two checks of the clock. */
 const ROWS = 256;
 
 /** Headers that say what of an answer is not in its rows. */

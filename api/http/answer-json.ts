@@ -6,7 +6,7 @@ import type { Route } from './route.ts';
 
 /** Size of the parts of a large answer, in characters. */
 export const PART_CHARS = 65_536;
-/** Items written at a time, between two looks at the clock. */
+/** Items written at a time, between two checks of the clock. */
 const ITEMS = 16;
 
 /**

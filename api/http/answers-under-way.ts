@@ -3,7 +3,7 @@ type Outcome = Buffer | null | 'left';
 
 /**
  * Answers that are being made, so that equal requests of a caller wait for the first of them instead of all reading the same.
- * Keys must tell callers apart: a request would wait for the place of another caller in the queue of reads.
+ * Keys must contain the caller: else a request would wait for another caller's place in the queue of reads.
  */
 export function createAnswersUnderWay() {
   const byKey = new Map<string, Promise<Outcome>>();

@@ -32,7 +32,7 @@ export function limitStatements(pool: Sql): PoolFor {
       const late = new AbortController();
       const timer = setTimeout(() => late.abort(), WAIT_MS);
       const ended = AbortSignal.any([signal, late.signal]);
-      // Statements take milliseconds: how long one will wait cannot be told from a moment in which none of them ended.
+      // No early rejection: statements take milliseconds, so a moment in which none ended says nothing about the wait.
       const reading = { caller: caller(), ended, endsAt: Infinity };
       try {
         return await queue.run(reading, () => {

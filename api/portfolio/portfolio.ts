@@ -80,7 +80,7 @@ function heldOf({ pair, token, balances: [balance = null] }: TokenBalances): Hel
   return balance === null || balance === 0n ? [] : [{ address: pair.token, token, balance }];
 }
 
-/** Whether reading the chain, which answers for the head, could tell a balance that is unknown at one of these points. */
+/** Whether a read of the chain, at the head, could determine a balance that is unknown at one of these points. */
 function canReadHelp(
   { facts, reads, bases, balances }: TokenBalances,
   points: readonly Point[],
@@ -190,7 +190,7 @@ function isPoint(location: Location): location is Point {
   return typeof location === 'object';
 }
 
-/** A balance that nothing known can tell at any of the points: it is in no portfolio. */
+/** A balance that cannot be determined at any of the points: it is in no portfolio. */
 function isNeverKnown({ facts, reads, balances }: TokenBalances): boolean {
   const cannotBeRead = !isReadable(facts) || reads.refusal !== null || facts.standard === 'unknown';
   return cannotBeRead && balances.every((balance) => balance === null);

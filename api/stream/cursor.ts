@@ -66,7 +66,7 @@ export const NEWEST_POSITION: StreamPosition = {
 
 /**
  * @param filters text that identifies the filters; `decodeCursor` takes the cursor with the same ones only
- * @param mark tells messages with the same position apart: a block that was reverted may come again
+ * @param mark distinguishes messages with the same position: a block that was reverted may come again
  */
 export function encodeCursor(
   { last, within, next, final, floor }: StreamPosition,

@@ -76,7 +76,7 @@ export async function readAfter(
   return await read(reading, filters, { after, offset: 0, limit });
 }
 
-/** A deep or ascending page: the counts tell between which heights it lies, and only those are read. */
+/** A deep or ascending page: the counts show between which heights it lies, and only those are read. */
 async function readByCounts(
   reading: Reading,
   subject: Subject,

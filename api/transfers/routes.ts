@@ -78,7 +78,7 @@ function listRoute(
       const clickhouse = clickhouseFor(request);
       // Like the answer, no total covers less than X-Indexed-Block says.
       const state = served.chainState === null ? null : `${served.chainState} ${indexedHeight()}`;
-      // The block does not tell what of it was accepted on L1 at its time.
+      // As of a block it is unknown what was accepted on L1 then.
       const l1Height = asOf === null ? await finalHeights(served) : null;
       const page = await listTransfers(
         {

@@ -62,7 +62,7 @@ function saslOf({ kafkaSaslMechanism: mechanism, ...config }: Config): SASLOptio
   return { mechanism, username, password };
 }
 
-/** So soon a client notices that leaders have moved of which no broker tells it: the one that it asks is frozen or cut off. */
+/** Longest time until a client notices moved leaders where the broker that it asks is frozen or cut off. */
 export const METADATA_MAX_AGE_MS = 30_000;
 
 /** The options of kafkajs that concern a single connection. */

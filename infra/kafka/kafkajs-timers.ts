@@ -3,9 +3,9 @@ import Connection from 'kafkajs/src/network/connection.js';
 import RequestQueue from 'kafkajs/src/network/requestQueue/index.js';
 import type { InflightRequest } from 'kafkajs/src/network/requestQueue/index.js';
 
-/** Between two looks at requests that are postponed because others are in flight. */
+/** Interval of checking for requests that are postponed because others are in flight. */
 const SPACING_MS = 10;
-/** Between two looks for requests that have timed out. */
+/** Interval of checking for requests that have timed out. */
 const CHECK_MS = 1000;
 /** Keys of requests that a broker answers from its memory: Metadata, FindCoordinator, Heartbeat, ApiVersions. */
 const PROMPT: ReadonlySet<number> = new Set([3, 10, 12, 18]);

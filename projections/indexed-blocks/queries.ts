@@ -263,7 +263,7 @@ export async function blocksAt(
   return new Map(rows.map((row) => [row.height, row]));
 }
 
-/** Borders between ranges of heights that are looked at, from a height down: a deeper reorg is not expected. */
+/** Borders between ranges of heights that are checked, from a height down: a deeper reorg is not expected. */
 const BORDERS = 4;
 /** Far more than those of blocks that are not accepted on L1 yet; two heights for each fit into one parameter. */
 const MOST_BORDERS = 1000;
@@ -274,7 +274,7 @@ const placedRow = versionedRow.extend({ parent: felt, is_deleted: z.int() });
  * while a reorg is indexed, one may have the new chain and the next one the old: where they meet, a block is not the child of the
  * one before it, or that one is reverted and not replaced.
  *
- * @param above the borders above this height are looked at, on a replica that has all writes; null: the nearest, on any replica
+ * @param above the borders above this height are checked, on a replica that has all writes; null: the nearest, on any replica
  */
 export async function settledBlockAt(
   clickhouse: Pick<ClickHouse, 'rows'>,

@@ -69,8 +69,8 @@ const MOST_CHECKED = 1000;
 /**
  * The NFTs that an account holds at a height, by contract and id, and their number; none and null where the page lies past the last.
  *
- * The account's own moves tell what it received and did not send on. An ERC-1155 id, or an NFT of an ERC-721 contract
- * that breaks the standard, may have gone to another account without a move of this one; `nft_places` tells. Of an
+ * The account's own moves show what it received and did not send on. An ERC-1155 id, or an NFT of an ERC-721 contract
+ * that breaks the standard, may have gone to another account without a move of this one; `nft_places` shows that. Of an
  * account with more than `MOST_CHECKED` NFTs, only the ERC-721 ones of the page are checked there, and those that are no
  * longer its own are dropped from the page: `count` and the offsets of pages include NFTs that a contract took away in
  * breach of the standard.

@@ -294,7 +294,7 @@ const kindRow = z.object({ kind: tokenStandard });
 
 /**
  * Whether a token has, or had in blocks that were reverted, transfers of unknown standard, beside others or alone: the ledger
- * has no legs of these. The newest transfer tells, unless it is of ERC-1155, of which a contract of any standard may have events
+ * has no legs of these. The newest transfer shows it, unless it is of ERC-1155, of which a contract of any standard may have events
  * (`meanings` of the layouts): then the kinds of all are read, a byte each. While a contract is reclassified, its older transfers
  * may be of unknown standard although the newest is not.
  */
