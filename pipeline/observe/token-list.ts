@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import type { Config } from '../../infra/config.ts';
+import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -23,6 +24,8 @@ export interface TokenListOptions extends ObserverOptions {
 }
 
 const ALARM = 'tokens.list';
+/** Of the periodic job and its advisory lock. */
+const JOB = 'token list';
 /** Messages in one publish. */
 const BATCH = 500;
 /** A list that lost a larger share of its tokens, or of its common ones, since the last reading is refused as broken. */
@@ -38,6 +41,7 @@ const listingRow = z.object({
   logo: z.string().nullable(),
 });
 
+type Listings = ReadonlyMap<Felt, Listing>;
 type TokenListed = Extract<TokensMessage, { type: 'token.listed' }>;
 
 /**
@@ -46,13 +50,13 @@ type TokenListed = Extract<TokensMessage, { type: 'token.listed' }>;
  */
 export async function runTokenList(options: TokenListOptions): Promise<ObserverRun> {
   const { config, reader, url } = options;
-  return await startObserver('token list', options, (observer) => {
+  return await startObserver(JOB, options, (observer) => {
     const alarms = createAlarms(observer.pool);
     startPeriodicJob(observer, {
-      name: 'token list',
+      name: JOB,
       everyMs: config.tokenListPollSeconds * 1000,
       async run(signal) {
-        await publishChanges(observer, await readTokenList(reader, url, signal));
+        await publishChanges(observer, await readTokenList(reader, url, signal), refuseLosses);
         await alarms.clear([ALARM]);
       },
       isExpected: isFeedError,
@@ -63,14 +67,46 @@ export async function runTokenList(options: TokenListOptions): Promise<ObserverR
   });
 }
 
+interface Changes {
+  /** New or changed listings. */
+  readonly changed: number;
+  /** Tokens that left the list. */
+  readonly unlisted: number;
+}
+
+/**
+ * Reads the token list once and publishes its changes, also where it lost so many tokens that the observer refuses it.
+ *
+ * @throws CONFLICT while another process reads it
+ */
+export async function acceptTokenList(
+  source: Pick<Observer, 'pool' | 'publisher' | 'now' | 'log'>,
+  { reader, url }: Pick<TokenListOptions, 'reader' | 'url'>,
+): Promise<Changes> {
+  const { pool } = source;
+  return await withAdvisoryLocks(
+    pool,
+    [JOB],
+    () => 'Another process is reading the token list: try again in a moment',
+    async () => {
+      const changes = await publishChanges(source, await readTokenList(reader, url), () => {});
+      await createAlarms(pool).clear([ALARM]);
+      return changes;
+    },
+  );
+}
+
 const isFeedError = (error: unknown): error is AppError =>
   error instanceof AppError && error.code.startsWith('FEED_');
 
 async function publishChanges(
-  { pool, publisher, now, log }: Observer,
+  { pool, publisher, now, log }: Pick<Observer, 'pool' | 'publisher' | 'now' | 'log'>,
   { listings, invalid }: Awaited<ReturnType<typeof readTokenList>>,
-): Promise<void> {
-  const { changed, unlisted } = compare(listings, await publishedListings(pool));
+  check: (listings: Listings, published: Listings) => void,
+): Promise<Changes> {
+  const published = await publishedListings(pool);
+  check(listings, published);
+  const { changed, unlisted } = compare(listings, published);
   const messages = [...changed, ...unlisted];
   for (let at = 0; at < messages.length; at += BATCH) {
     const batch = messages.slice(at, at + BATCH);
@@ -86,16 +122,10 @@ async function publishChanges(
   }
   if (messages.length > 0 || invalid > 0)
     log.info({ changed: changed.length, unlisted: unlisted.length, invalid }, 'token list read');
+  return { changed: changed.length, unlisted: unlisted.length };
 }
 
-/** @throws FEED_ANSWER_INVALID where the list lost too many tokens */
-function compare(
-  listings: ReadonlyMap<Felt, Listing>,
-  published: ReadonlyMap<Felt, Listing>,
-): { changed: Listing[]; unlisted: Listing[] } {
-  // Without its tags a list has no common tokens, whose prices are polled.
-  refuseLoss('tokens', hasFlag, listings, published);
-  refuseLoss('common tokens', ({ common }) => common, listings, published);
+function compare(listings: Listings, published: Listings): { changed: Listing[]; unlisted: Listing[] } {
   const gone = [...published.values()].filter((one) => hasFlag(one) && !listings.has(one.token));
   return {
     changed: [...listings.values()].filter((listing) => !isSame(listing, published.get(listing.token))),
@@ -103,12 +133,19 @@ function compare(
   };
 }
 
+/** @throws FEED_ANSWER_INVALID where the list lost too many tokens */
+function refuseLosses(listings: Listings, published: Listings): void {
+  // Without its tags a list has no common tokens, whose prices are polled.
+  refuseLoss('tokens', hasFlag, listings, published);
+  refuseLoss('common tokens', ({ common }) => common, listings, published);
+}
+
 /** @throws FEED_ANSWER_INVALID where too many of the published tokens that were in a selection are not in it any more */
 function refuseLoss(
   what: string,
   isSelected: (listing: Listing) => boolean,
-  listings: ReadonlyMap<Felt, Listing>,
-  published: ReadonlyMap<Felt, Listing>,
+  listings: Listings,
+  published: Listings,
 ): void {
   const previous = [...published.values()].filter(isSelected);
   const lost = previous.filter(({ token }) => {
@@ -118,7 +155,7 @@ function refuseLoss(
   if (previous.length >= MIN_TOKENS_FOR_SHARE && lost.length > previous.length * MAX_LOST_SHARE) {
     throw new AppError(
       'FEED_ANSWER_INVALID',
-      `the token list lost ${lost.length} of ${previous.length} ${what} at once and is refused`,
+      `the token list lost ${lost.length} of ${previous.length} ${what} at once and is refused; to accept it run: tds catalogue accept-token-list`,
     );
   }
 }

@@ -11,13 +11,16 @@ import type { FileKind } from '../operator/catalogue/formats.ts';
 import { importFile, previewFile } from '../operator/catalogue/import.ts';
 import type { ImportFile, ImportOutcome, ImportProgress } from '../operator/catalogue/import.ts';
 import { csvReader, readJson } from '../operator/catalogue/read-file.ts';
+import { acceptTokenList } from '../../../pipeline/observe/token-list.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
+import { required } from '../../config.ts';
 import { inTransaction } from '../../postgres/client.ts';
 import { asOperator } from './as-operator.ts';
 import { commandConfig } from '../command-config.ts';
-import { openCommandPool, withConnections } from '../connect.ts';
+import { openCommandPool, withConnections, withStores } from '../connect.ts';
+import { openReader } from '../roles/observe-prices.ts';
 import { showProgress } from './progress.ts';
 
 /** `tds catalogue`: imports and exports the catalogue. */
@@ -27,6 +30,7 @@ export function catalogueCommand(program: Command, log: Logger, say: (line: stri
     .description('manage the catalogue: categories, dApps, ads, domains, class hashes, wallets, tokens');
   importCommand(catalogue, log, say);
   exportCommand(catalogue, log);
+  acceptTokenListCommand(catalogue, log, say);
 }
 
 function importCommand(catalogue: Command, log: Logger, say: (line: string) => void): void {
@@ -94,6 +98,31 @@ function exportCommand(catalogue: Command, log: Logger): void {
           });
         });
       });
+    });
+}
+
+function acceptTokenListCommand(catalogue: Command, log: Logger, say: (line: string) => void): void {
+  catalogue
+    .command('accept-token-list')
+    .description(
+      'read the token list once and publish its changes, however many of its tokens are gone: ends the alarm tokens.list of ' +
+        'a list that is rejected for its losses',
+    )
+    .action(async () => {
+      const { changed, unlisted } = await withStores(
+        commandConfig(process.env),
+        'tds-token-list',
+        log,
+        async ({ config, pool, kafka, releasers }) => {
+          const url = required(config, 'tokenListUrl');
+          const reader = openReader(config);
+          releasers.push('token list', () => reader.close());
+          const publisher = kafka.publisher();
+          releasers.push('publisher', () => publisher.close());
+          return await acceptTokenList({ pool, publisher, log, now: Date.now }, { reader, url });
+        },
+      );
+      say(`The token list is accepted: ${changed} listings are new or changed, ${unlisted} tokens are gone.`);
     });
 }
 

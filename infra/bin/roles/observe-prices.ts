@@ -67,7 +67,8 @@ export async function readCommonTokens(db: Sql): Promise<Felt[] | null> {
   }
 }
 
-function openReader(config: Config): ReturnType<typeof createTextReader> {
+/** Reader of the token list, and of a price feed. */
+export function openReader(config: Config): ReturnType<typeof createTextReader> {
   return createTextReader({
     timeoutMs: config.priceTimeoutMs,
     maxAnswerBytes: MAX_ANSWER_BYTES,

@@ -9,7 +9,7 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { createTextReader } from '../../../pipeline/observe/http.ts';
 import type { TextReader } from '../../../pipeline/observe/http.ts';
-import { runTokenList } from '../../../pipeline/observe/token-list.ts';
+import { acceptTokenList, runTokenList } from '../../../pipeline/observe/token-list.ts';
 import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
@@ -195,4 +195,38 @@ test.each([
   current = ['AVNU', 'Verified'];
   await eventually(async () => expect(await alarms()).toEqual([]));
   expect(await listed()).toHaveLength(before + 11);
+});
+
+test('publishes a refused list once an operator accepts it, and clears the alarm', async () => {
+  await pool.query('DELETE FROM tds.token_list');
+  const tokens = Array.from({ length: 12 }, (_, i) => toFelt(BigInt(0x1000 + i)));
+  let content = tokens.map((address) => ({ address, tags: ['AVNU', 'Verified'] }));
+  const list: TextReader = {
+    get: async () => JSON.stringify({ content, totalPages: 1, totalElements: content.length }),
+    close: async () => {},
+  };
+  const flagsOf = async () =>
+    new Map((await listed()).map((message) => [message.token, message.verified && message.common]));
+  await start(list);
+  await eventually(async () => expect((await flagsOf()).get(tokens[11]!)).toBe(true));
+  content = content.slice(0, 5);
+  await eventually(async () =>
+    expect(await alarms()).toEqual([
+      {
+        name: 'tokens.list',
+        detail: expect.stringMatching(/lost 7 of 12 tokens .*: tds catalogue accept-token-list$/),
+      },
+    ]),
+  );
+  const publisher = kafka.publisher();
+  const deps = { pool, publisher, log, now: Date.now };
+  // While the observer reads the list, it is not accepted.
+  const accepted = await eventually(() =>
+    acceptTokenList(deps, { reader: list, url: 'http://list.example/' }),
+  );
+  await publisher.close();
+  expect(accepted).toEqual({ changed: 0, unlisted: 7 });
+  const now = await flagsOf();
+  expect(tokens.map((token) => now.get(token))).toEqual(tokens.map((_, i) => i < 5));
+  await eventually(async () => expect(await alarms()).toEqual([]));
 });
