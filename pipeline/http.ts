@@ -35,7 +35,8 @@ export interface HttpClient {
   close(): Promise<void>;
 }
 
-const MAX_RETRY_AFTER_MS = 3_600_000;
+/** Upper bound of `retryAfterMs`. */
+export const MAX_RETRY_AFTER_MS = 3_600_000;
 
 /** Talks JSON over HTTP with keep-alive and without redirects, to servers whose answers are untrusted. */
 export function createHttpClient(options: HttpClientOptions): HttpClient {

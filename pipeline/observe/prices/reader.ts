@@ -8,7 +8,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../../../infra/health/alarms.ts';
 import type { Alarms } from '../../../infra/health/alarms.ts';
-import { retryAfterMs } from '../../http.ts';
+import { MAX_RETRY_AFTER_MS, retryAfterMs } from '../../http.ts';
 import { OBSERVER_BACKOFF } from '../observer.ts';
 import type { Observer } from '../observer.ts';
 import { createPendingRequests, storePending } from '../pending.ts';
@@ -184,10 +184,11 @@ function createRefresh(
 ): () => Promise<void> {
   let refreshedAt = -Infinity;
   return async () => {
-    if (now() - refreshedAt < Math.min(REFRESH_COMMON_MS, intervalMs)) return;
+    // Absolute: the clock may be set back.
+    if (Math.abs(now() - refreshedAt) < Math.min(REFRESH_COMMON_MS, intervalMs)) return;
     const tokens = await commonTokens();
     if (tokens === null) return;
-    await setCommonTokens(pool, tokens, now());
+    await setCommonTokens(pool, tokens, now(), Math.max(intervalMs, MAX_RETRY_AFTER_MS));
     await clearAlarmsOfUncommon(pool, REFUSED_ALARM);
     refreshedAt = now();
     metrics.tokens.reset();
@@ -213,11 +214,12 @@ function createFeedCalls(
 ) {
   let calledAt = -Infinity;
   let failures = 0;
-  let backoffUntil = 0;
+  let failedAt = -Infinity;
+  let delayMs = 0;
   return async (
     claim: () => Promise<Claim[]>,
   ): Promise<{ readonly claims: readonly Claim[]; readonly readings: readonly FeedReading[] } | null> => {
-    if (now() < backoffUntil) return null;
+    if (Math.abs(now() - failedAt) < delayMs) return null;
     const claims = await claim();
     if (claims.length === 0) return null;
     await sleep(Math.max(0, calledAt + CALL_SPACING_MS - performance.now()), signal);
@@ -237,9 +239,9 @@ function createFeedCalls(
       }
       failures += 1;
       const backoff = backoffMs(failures, OBSERVER_BACKOFF, Math.random());
-      const delayMs = Math.max(retryAfterMs(error) ?? 0, backoff);
-      backoffUntil = now() + delayMs;
-      await unclaim(claims, backoffUntil);
+      delayMs = Math.max(retryAfterMs(error) ?? 0, backoff);
+      failedAt = now();
+      await unclaim(claims, failedAt + delayMs);
       metrics.calls.inc({ outcome: error.code });
       log.warn({ err: error, failures, delayMs }, 'price feed unavailable, retrying');
       await retryWhileUnavailable(() => alarms.raise(FEED_ALARM, `unavailable: ${error.message}`));

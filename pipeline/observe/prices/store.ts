@@ -81,15 +81,25 @@ const scheduledRow = z.object({
 
 /* The schedule of readings and the guard's state of each token: tds.price_watch. */
 
-/** Replaces the set of tokens that are read periodically. A token that leaves it stays due while a request is pending. */
-export async function setCommonTokens(pool: Pool, tokens: readonly Felt[], now: number): Promise<void> {
+/**
+ * Replaces the set of tokens that are read periodically. A token that leaves it stays due while a request is pending.
+ *
+ * @param maxWaitMs longest time until a token is due; one that is due later was scheduled by a clock that was ahead, or by a
+ *   longer interval
+ */
+export async function setCommonTokens(
+  pool: Pool,
+  tokens: readonly Felt[],
+  now: number,
+  maxWaitMs: number,
+): Promise<void> {
   // A token that became common while another process was reading it can be left without a next reading.
   await pool.query(
     `INSERT INTO tds.price_watch AS stored (token, common, due_at)
      SELECT token, true, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
      ON CONFLICT (token) DO UPDATE SET common = true, due_at = least(stored.due_at, excluded.due_at)
-     WHERE NOT stored.common OR stored.due_at IS NULL`,
-    [tokens, now],
+     WHERE NOT stored.common OR stored.due_at IS NULL OR stored.due_at > $2 + $3`,
+    [tokens, now, maxWaitMs],
   );
   await pool.query(
     `UPDATE tds.price_watch SET common = false, due_at = CASE WHEN asked_at IS NULL THEN NULL ELSE due_at END
@@ -124,7 +134,7 @@ export async function scheduleTokens(
        SELECT token, false, $3::bigint, asked_at FROM unnest($1::text[], $2::bigint[]) AS new (token, asked_at)
        ORDER BY token
        ON CONFLICT (token) DO UPDATE SET asked_at = greatest(stored.asked_at, excluded.asked_at),
-         due_at = CASE WHEN stored.claimed_until > $3 OR stored.read_at > $3 - $4 THEN stored.due_at
+         due_at = CASE WHEN stored.claimed_until > $3 OR abs(stored.read_at - $3) < $4 THEN stored.due_at
                   ELSE least(stored.due_at, $3) END
        RETURNING token, asked_at, read_at, claimed_until <= $3 AND coalesce(due_at > $3, true) AS is_answered`,
       [[...requested.keys()], [...requested.values()], now, windowMs],

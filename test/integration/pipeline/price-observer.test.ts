@@ -344,13 +344,13 @@ test('claims a due common token among a thousand requested ones, and the reverse
     await scheduleTokens(pool, triggers, 0, at);
   };
   await schedule(requested, now);
-  await setCommonTokens(pool, [eth], now + 1);
+  await setCommonTokens(pool, [eth], now + 1, 60 * MINUTE);
   const first = await claimed();
   expect(first).toContain(eth);
   expect(first).toHaveLength(40);
 
   await pool.query('TRUNCATE tds.price_watch');
-  await setCommonTokens(pool, tokens(0x4321n), now);
+  await setCommonTokens(pool, tokens(0x4321n), now, 60 * MINUTE);
   await schedule([strk], now + 1);
   const second = await claimed();
   expect(second).toContain(strk);
@@ -579,19 +579,19 @@ test('reads a token periodically that became common during a reading of another 
   await scheduleTokens(pool, { requested: new Map(), listed: [eth] }, 0, now);
   const [claim] = await claimTokens(pool, 10, now);
   if (claim === undefined) throw new Error('the token is not due');
-  await setCommonTokens(pool, [eth], now);
+  await setCommonTokens(pool, [eth], now, 60 * MINUTE);
   // The claim is kept.
   expect(await claimTokens(pool, 10, now)).toEqual([]);
   await settleClaims(pool, [{ claim, verdict: { kind: 'unchanged' }, dueAt: null }], now);
   now += 10_000;
-  await setCommonTokens(pool, [eth], now);
+  await setCommonTokens(pool, [eth], now, 60 * MINUTE);
   expect(await claimTokens(pool, 10, now)).toMatchObject([{ token: eth, common: true }]);
 });
 
 test('reads a requested token once more when it is no longer common', async () => {
-  await setCommonTokens(pool, [eth, usdc], now);
+  await setCommonTokens(pool, [eth, usdc], now, 60 * MINUTE);
   await scheduleTokens(pool, { requested: new Map([[eth, now]]), listed: [] }, 0, now);
-  await setCommonTokens(pool, [], now);
+  await setCommonTokens(pool, [], now, 60 * MINUTE);
   const claims = await claimTokens(pool, 10, now);
   expect(claims).toMatchObject([{ token: eth, common: false, requestedAt: now }]);
   await settleClaims(
@@ -600,4 +600,25 @@ test('reads a requested token once more when it is no longer common', async () =
     now,
   );
   expect(await watched(eth)).toMatchObject({ due_at: null, asked_at: null });
+});
+
+test('reads prices at once when the clock was set back, also during the backoff of the feed', async () => {
+  const readAll = async (): Promise<void> => {
+    await request(strk);
+    await untilRead(eth);
+    await untilRead(strk);
+  };
+  common = [eth];
+  const before = now;
+  now += 24 * 60 * MINUTE;
+  await start();
+  await readAll();
+  now += POLL_MS;
+  feed.faults.add({ kind: 'http500' });
+  await eventually(async () => expect(await alarms()).toEqual(['prices.feed unavailable: HTTP 500']));
+  feed.faults.clear();
+  common = [eth, usdc];
+  now = before;
+  await readAll();
+  await untilRead(usdc);
 });
