@@ -109,7 +109,7 @@ export async function setCommonTokens(
   // Clients may request any address, so the table would grow without bound.
   await pool.query(
     `DELETE FROM tds.price_watch
-     WHERE NOT common AND price IS NULL AND due_at IS NULL AND claimed_until <= $1 AND read_at < $1 - $2`,
+     WHERE NOT common AND price IS NULL AND due_at IS NULL AND claimed_until <= $1 AND coalesce(read_at, 0) < $1 - $2`,
     [now, UNPRICED_TTL_MS],
   );
 }

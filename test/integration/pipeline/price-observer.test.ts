@@ -602,6 +602,13 @@ test('reads a requested token once more when it is no longer common', async () =
   expect(await watched(eth)).toMatchObject({ due_at: null, asked_at: null });
 });
 
+test('forgets a token that was common but never read', async () => {
+  await setCommonTokens(pool, [eth, usdc], now, 60 * MINUTE);
+  await setCommonTokens(pool, [usdc], now, 60 * MINUTE);
+  expect(await watched(eth)).toBeUndefined();
+  expect(await watched(usdc)).toBeDefined();
+});
+
 test('reads prices at once when the clock was set back, also during the backoff of the feed', async () => {
   const readAll = async (): Promise<void> => {
     await request(strk);
