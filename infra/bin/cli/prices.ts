@@ -26,8 +26,8 @@ export function pricesCommand(program: Command, log: Logger, say: (line: string)
     .description('manage prices in US dollars')
     .command('backfill')
     .description(
-      'publish past prices from the price feed, one per hour; a killed run resumes when run again, without ' +
-        'fetching published prices again',
+      'publish past prices from the price feed, one per hour; a killed run resumes when run again, without requesting ' +
+        'completed windows of 250 hours again (docs/operations.md)',
     )
     .argument('[token...]', 'token addresses (default: common tokens)')
     .option(
