@@ -102,9 +102,11 @@ export async function backfillPrices(options: BackfillOptions): Promise<Backfill
 /** Window starts are multiples of the window, so that every run cuts the same windows. */
 function windowsOf({ feed, from, to, stepMs }: BackfillOptions): { starts: number[]; windowMs: number } {
   const windowMs = feed.pointsPerCall * stepMs;
-  const first = Math.floor((Math.ceil(from / stepMs) * stepMs) / windowMs) * windowMs;
+  const begin = Math.ceil(from / stepMs) * stepMs;
+  const first = Math.floor(begin / windowMs) * windowMs;
   const starts: number[] = [];
-  for (let start = first; start <= to; start += windowMs) starts.push(start);
+  // There is no whole step between `from` and `to` where `begin` is later.
+  for (let start = first; Math.max(start, begin) <= to; start += windowMs) starts.push(start);
   return { starts, windowMs };
 }
 

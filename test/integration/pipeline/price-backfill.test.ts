@@ -173,6 +173,13 @@ test('checks the first price against the last one recorded, also across a window
   expect((await published(token)).at(-1)).toBe(`${start + 2 * windowMs + HOUR} 101`);
 });
 
+test('requests nothing where no hour begins between the first time and the last', async () => {
+  const calls = feed.calls.length;
+  const report = await backfill({ tokens: [addressOf('eth')], from: NOW - HOUR / 3 });
+  expect(report).toMatchObject({ total: 0, published: 0 });
+  expect(feed.calls.length).toBe(calls);
+});
+
 test('waits for Retry-After, and fails when the feed stays unavailable', async () => {
   const tokens = [addressOf('wbtc')];
   feed.faults.add({ kind: 'http429', retryAfter: 90, times: 1 });
