@@ -117,6 +117,8 @@ function startNftWorker(
     'Attempts to fetch NFT metadata, by outcome: fetched, reverted or unavailable',
     ['outcome'],
   );
+  const gatewayAlarm = createGatewayAlarm(createAlarms(pool), log);
+  observer.releasers.push('gateway alarm', () => gatewayAlarm.stop());
   const deps: AttemptDeps = {
     node: paceCalls(node, { callsPerSecond: config.nftCallsPerSecond }),
     callForms: createLruCache<Felt, CallForm>(10_000),
@@ -134,7 +136,7 @@ function startNftWorker(
     },
     now,
     onNoMetadata: (task, host) => store.setHost(task, host),
-    onGatewayResult: createGatewayAlarm(createAlarms(pool), log),
+    onGatewayResult: (failure) => gatewayAlarm.report(failure),
   };
   return startWorker(observer, {
     store,

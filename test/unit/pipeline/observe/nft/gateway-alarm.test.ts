@@ -17,28 +17,29 @@ beforeEach(() => {
   isStoreAvailable = true;
 });
 
-function createAlarm(): (failures: number) => void {
+function createAlarm() {
   const whileAvailable = async (change: () => void): Promise<void> => {
     if (!isStoreAvailable) throw new Error('connection refused');
     change();
   };
-  const report = createGatewayAlarm(
+  const alarm = createGatewayAlarm(
     {
       raise: (_, detail) => whileAvailable(() => (raised = [detail])),
       clear: () => whileAvailable(() => (raised = [])),
     },
     pino({ level: 'silent' }),
   );
-  return (failures) => {
-    for (let call = 0; call < failures; call += 1) report(unavailable('HTTP 502'));
-    if (failures === 0) report(null);
+  const report = (failures: number): void => {
+    for (let call = 0; call < failures; call += 1) alarm.report(unavailable('HTTP 502'));
+    if (failures === 0) alarm.report(null);
   };
+  return { report, stop: () => alarm.stop() };
 }
 
 const FAILURES = 20;
 
 it('raises an alarm after twenty failed calls in a row, and clears it with the first success', async () => {
-  const report = createAlarm();
+  const { report } = createAlarm();
   report(FAILURES - 1);
   report(0);
   report(FAILURES - 1);
@@ -53,7 +54,7 @@ it('raises an alarm after twenty failed calls in a row, and clears it with the f
 });
 
 it('raises the alarm although the store was unavailable at the twentieth failure', async () => {
-  const report = createAlarm();
+  const { report } = createAlarm();
   isStoreAvailable = false;
   report(FAILURES);
   await settled();
@@ -64,7 +65,7 @@ it('raises the alarm although the store was unavailable at the twentieth failure
 });
 
 it('clears the alarm although the store was unavailable at the first success', async () => {
-  const report = createAlarm();
+  const { report } = createAlarm();
   report(FAILURES);
   await settled();
   isStoreAvailable = false;
@@ -77,13 +78,24 @@ it('clears the alarm although the store was unavailable at the first success', a
 });
 
 it('clears the alarm that a process raised which has ended', async () => {
-  const report = createAlarm();
-  const reportElsewhere = createAlarm();
+  const { report } = createAlarm();
+  const { report: reportElsewhere } = createAlarm();
   reportElsewhere(FAILURES);
   await settled();
   expect(raised).not.toEqual([]);
   report(1);
   report(0);
   await settled();
+  expect(raised).toEqual([]);
+});
+
+it('clears the alarm when the process that raised it stops, and not when another does', async () => {
+  const [raising, other] = [createAlarm(), createAlarm()];
+  raising.report(FAILURES);
+  other.report(1);
+  await other.stop();
+  await settled();
+  expect(raised).toEqual(['the last 20 calls failed: HTTP 502']);
+  await raising.stop();
   expect(raised).toEqual([]);
 });
