@@ -41,6 +41,14 @@ export function askedBlock(query: unknown): AskedBlock | null {
   throw invalidInput({ as_of_hash: ['as_of_block is required with it.'] });
 }
 
+/** The query as sent for the links of a list, with the hash of the block: they answer 409 once it is reverted. */
+export function linkQuery(
+  query: Readonly<Record<string, string>>,
+  asOf: AsOf | null,
+): Readonly<Record<string, string>> {
+  return asOf === null ? query : { ...query, as_of_hash: asOf.hash };
+}
+
 /** Throws 400 where a query or a body asks a route for an answer that it cannot give. */
 export function refuseAsOf(query: Readonly<Record<string, unknown>>, reason: string): void {
   refuseParameters(query, Object.keys(asOfParameters.shape), reason);

@@ -8,6 +8,7 @@ import { MAX_HEIGHT, newestTransfer, transfersOfTransaction } from '../../projec
 import { eventListAnswer } from '../../schemas/api/events.ts';
 import { eventName } from '../../schemas/decode/names.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { linkQuery } from '../http/as-of.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidInput, invalidPage, notFound } from '../http/errors.ts';
@@ -69,7 +70,10 @@ export function eventsRoute({ clickhouseFor }: { readonly clickhouseFor: ClickHo
         block_hash: found.hash,
       }));
       const asked = resolvePage(query.page, query.limit, count);
-      return { status: 200, body: envelope(results, asked, { query: request.query, count }) };
+      return {
+        status: 200,
+        body: envelope(results, asked, { query: linkQuery(request.query, asOf), count }),
+      };
     },
   });
 }

@@ -9,6 +9,7 @@ import { MAX_HEIGHT, hasUnknownTransfers } from '../../projections/transfers/que
 import { traceAnswer, transferListAnswer } from '../../schemas/api/transfers.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { linkQuery } from '../http/as-of.ts';
 import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { notFound } from '../http/errors.ts';
@@ -98,8 +99,7 @@ function listRoute(
           page: query.page,
           limit: query.limit,
           cursor: query.cursor,
-          // The links answer 409 once the block is reverted.
-          query: asOf === null ? request.query : { ...request.query, as_of_hash: asOf.hash },
+          query: linkQuery(request.query, asOf),
         },
       );
       const described = await tokens.values(

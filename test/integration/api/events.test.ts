@@ -114,12 +114,17 @@ describe('GET /api/events/', () => {
     const { height } = orphan;
     const txhash = decodeBlock(orphan, contracts).transfers[0]?.txHash ?? expect.fail('no transfer');
     expect((await get({ txhash })).status).toBe(200);
+    const first = await get({ block: height, limit: 1, as_of_block: height });
+    const { next } = first.json['links'] as { next: string };
+    const second = Object.fromEntries(new URLSearchParams(next));
+    expect((await get(second)).json['results']).toMatchObject([{ index: 1, block_hash: orphan.hash }]);
     await world.write([orphan], contracts, 'block.reverted');
     expect((await get({ block: height })).status).toBe(404);
     expect((await get({ txhash })).status).toBe(404);
     const replacement = { ...orphan, hash: toFelt(77n), transactions: orphan.transactions.slice(1, 3) };
     await world.write([replacement], contracts);
     expect(withoutNames(await pagesOf({ block: height }))).toEqual(eventsOf(replacement));
+    expect(await get(second)).toMatchObject({ status: 409, json: { code: 'reverted_block' } });
   });
 
   it('answers 503 while the events are not those of the indexed block', async () => {
