@@ -81,7 +81,11 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
   return app;
 }
 
+/** A streamed answer has eleven or twelve listeners for its end: above ten, Node warns of a leak. */
+const MAX_LISTENERS = 20;
+
 const limitAnswers: Middleware = async (context, next) => {
+  context.res.setMaxListeners(MAX_LISTENERS);
   await next();
   if (context.state.isStreamed !== true) limitSending(context, context.state.place);
 };

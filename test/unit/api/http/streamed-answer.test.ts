@@ -9,6 +9,7 @@ import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 
 import { createApp } from '../../../../api/http/app.ts';
+import { limitPipelining } from '../../../../api/http/pipelining.ts';
 import { StreamedAnswer, defineRoute } from '../../../../api/http/route.ts';
 import { sleep } from '../../../../infra/lifecycle.ts';
 import { createLogger } from '../../../../infra/log.ts';
@@ -91,8 +92,8 @@ async function serve(stallMs: number): Promise<number> {
     stallMs,
   });
   const handle = app.callback();
-  const server = createServer((request, response) => void handle(request, response)).listen(0, '127.0.0.1');
-  servers.push(server);
+  const server = createServer(limitPipelining((request, response) => void handle(request, response)));
+  servers.push(server.listen(0, '127.0.0.1'));
   await once(server, 'listening');
   return (server.address() as AddressInfo).port;
 }
@@ -195,4 +196,12 @@ it('answers HEAD with the headers of GET, and keeps the connection', async () =>
   expect(text.endsWith('\r\n\r\n')).toBe(true);
   expect(made).toBe(null);
   client.destroy();
+});
+
+it('makes Node warn of no leaked listeners', async () => {
+  const warn = vi.spyOn(process, 'emitWarning');
+  const answer = await fetch(`http://127.0.0.1:${port}/api/ending/`);
+  expect(await answer.text()).toBe('whole');
+  expect(warn.mock.calls.map(([warning]) => String(warning))).toEqual([]);
+  warn.mockRestore();
 });
