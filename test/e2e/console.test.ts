@@ -375,6 +375,23 @@ describe('the console in a browser', () => {
     for (const tab of tabs) await tab.close();
   });
 
+  test('says nothing of a head or a backfill before there is any', async () => {
+    const { page } = browsing;
+    const hanging = /\/api\/stream\/transfers\//;
+    await page.route(hanging, () => {});
+    const totals = { transfers: 0, latest_block_overall: 0 };
+    await page.route('/api/indexer/progress/', async (route) => {
+      await route.fulfill({ json: { network: '', chunks: [], totals, verified_blocks: 0 } });
+    });
+    await open('/');
+    expect([await figure('head').textContent(), await figure('backfill').textContent()]).toEqual(['–', '–']);
+    await page.unroute('/api/indexer/progress/');
+    await page.unroute(hanging);
+    await open('/');
+    await figure('head').locator('a').waitFor();
+    expect(await figure('backfill').textContent()).toBe('complete');
+  });
+
   test('finds tokens, blocks, transactions and accounts', async () => {
     const { page } = browsing;
     const { results } = await api(`/api/transfers/?account=${account}&limit=1`, transfers);

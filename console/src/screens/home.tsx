@@ -69,7 +69,13 @@ function Figures({
     <dl class="figures">
       <Figure name="Network">{network === '' ? 'unknown' : network}</Figure>
       <Figure name="Head" data-figure="head">
-        {newest === undefined ? countText(indexed.latest_block_overall) : <Head {...newest} />}
+        {newest !== undefined ? (
+          <Head {...newest} />
+        ) : chunks.length === 0 ? (
+          '–'
+        ) : (
+          countText(indexed.latest_block_overall)
+        )}
       </Figure>
       <Figure name="Accepted on L1">
         {live.final === null ? (
@@ -84,9 +90,11 @@ function Figures({
       <Figure name="Transfers indexed" data-figure="transfers">
         <span title="When this screen was opened">{countText(indexed.transfers)}</span>
       </Figure>
-      <Figure name="Backfill">
+      <Figure name="Backfill" data-figure="backfill">
         {open.length === 0
-          ? 'complete'
+          ? chunks.length === 0
+            ? '–'
+            : 'complete'
           : open.map(({ name, percent }) => (
               <progress key={name} value={percent ?? 0} max={1} aria-label={name} title={name} />
             ))}
