@@ -482,6 +482,28 @@ describe('the console in a browser', () => {
     await expect.poll(async () => await main().locator('tbody tr').count()).toBe(then.data.holdings.length);
   });
 
+  test('draws the value by a coarser interval where the account has too many tokens for a finer one', async () => {
+    const { page } = browsing;
+    const first = new RegExp(`/api/transfers/\\?.*account=${account}.*order=asc`);
+    const timestamp = new Date(Date.now() - 40 * 86_400_000).toISOString();
+    await page.route(first, async (route) => {
+      await route.fulfill({ json: { results: [{ timestamp }], links: { next: null }, count: 1 } });
+    });
+    const asked: (string | null)[] = [];
+    await page.route(/\/api\/portfolio-history\//, async (route) => {
+      const interval = new URL(route.request().url()).searchParams.get('interval');
+      asked.push(interval);
+      await (interval === '1 day'
+        ? route.fulfill({ status: 400, json: { detail: 'too many balances', code: 'invalid' } })
+        : route.continue());
+    });
+    await open(`/account/${account}`);
+    await page.getByRole('img', { name: /^Value in US dollars: [67] points/ }).waitFor();
+    expect(asked).toEqual(['1 day', '1 week']);
+    await page.unroute(first);
+    await page.unroute(/\/api\/portfolio-history\//);
+  });
+
   test('draws the balance of a token as the API answers it', async () => {
     const { page } = browsing;
     await open(`/account/${account}`);

@@ -1,9 +1,16 @@
 import type { JSX } from 'preact';
 import { useEffect, useId, useState } from 'preact/hooks';
-import type { GetPortfolioResponses, TokenDataClient } from 'token-data-service-client';
+import type {
+  GetPortfolioHistoryData,
+  GetPortfolioHistoryResponses,
+  GetPortfolioResponses,
+  TokenDataClient,
+} from 'token-data-service-client';
+import { ApiError } from 'token-data-service-client';
 
 import { amountText, countOf, countText, localTime, printable, usdText, utcTime } from '../format.ts';
 import { orNull, useLoad } from '../loading.ts';
+import type { Interval } from '../periods.ts';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot, axisNumber } from '../ui/plot.tsx';
 import type { PlotPoint } from '../ui/plot.tsx';
@@ -16,6 +23,7 @@ const DAY_MS = 24 * HOUR_MS;
 /** A span below this has too few whole hours for a curve: its points are read one by one. */
 const SHORT_SPAN_MS = 12 * HOUR_MS;
 const SAMPLES = 12;
+const INTERVALS = ['1 hour', '1 day', '1 week', '1 month'] as const satisfies readonly Interval[];
 
 /** The portfolio at a time between the account's first transfer and when the screen was opened. */
 export function AccountHoldings({
@@ -174,22 +182,34 @@ async function valuePoints(
     return pointOf(data.as_of, data.total_usd);
   };
   if (span >= SHORT_SPAN_MS) {
-    const interval = span <= 20 * DAY_MS ? '1 hour' : span <= 800 * DAY_MS ? '1 day' : '1 week';
-    const { data } = await api.getPortfolioHistory({
-      query: {
-        account_address: address,
-        start_time: begins.toISOString(),
-        end_time: opened.toISOString(),
-        interval,
-      },
-      signal,
-    });
+    const finest = span <= 20 * DAY_MS ? 0 : span <= 800 * DAY_MS ? 1 : 2;
+    const query = {
+      account_address: address,
+      start_time: begins.toISOString(),
+      end_time: opened.toISOString(),
+    };
+    const data = await historyOf(api, query, INTERVALS.slice(finest), signal);
     return [...data.map(({ timestamp, total_usd }) => pointOf(timestamp, total_usd)), await pointAt(opened)];
   }
   const points = [];
   for (let i = 0; i < SAMPLES; i += 1)
     points.push(await pointAt(new Date(begins.getTime() + (span * i) / (SAMPLES - 1))));
   return points;
+}
+
+/** By the finest of these intervals with which the service answers: it rejects too many points of an account of many tokens. */
+async function historyOf(
+  api: TokenDataClient,
+  query: Omit<GetPortfolioHistoryData['query'], 'interval'>,
+  [interval = '1 month', ...coarser]: readonly Interval[],
+  signal: AbortSignal,
+): Promise<GetPortfolioHistoryResponses[200]['data']> {
+  try {
+    return (await api.getPortfolioHistory({ query: { ...query, interval }, signal })).data;
+  } catch (error) {
+    if (coarser.length === 0 || !(error instanceof ApiError) || error.status !== 400) throw error;
+    return await historyOf(api, query, coarser, signal);
+  }
 }
 
 /** The newest transfers that a curve of balances shows: the service rejects a window with more than 100,000. */
