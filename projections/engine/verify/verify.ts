@@ -1,11 +1,13 @@
 import { z } from 'zod';
 
+import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka, TopicOffsets } from '../../../infra/kafka/client.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
+import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { retry } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { EventCheck } from '../../../schemas/messages/chain-blocks.ts';
@@ -148,13 +150,14 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
 /** Adds what was repaired to the error of a verification that cannot tell whether it was enough. */
 function withRepairedRows(error: unknown, tables: VerifyReport['repairedTables']): unknown {
   const repaired = repairedLines(tables);
-  if (!(error instanceof AppError) || repaired.length === 0) return error;
-  const { code, message, retryable, details } = error;
-  return new AppError(code, `${message}. Repaired: ${repaired.join('; ')}`, {
-    retryable,
-    details,
-    cause: error,
-  });
+  if (!(error instanceof Error) || repaired.length === 0) return error;
+  const message = `${error.message}. Repaired: ${repaired.join('; ')}`;
+  if (error instanceof AppError) {
+    const { code, retryable, details } = error;
+    return new AppError(code, message, { retryable, details, cause: error });
+  }
+  if (!isStoreUnavailable(error) && !isClickHouseUnavailable(error)) return error;
+  return new AppError('STORE_UNAVAILABLE', message, { cause: error });
 }
 
 /** Compares again while something differs, until two comparisons in a row find the same differences. */

@@ -1,3 +1,4 @@
+import { ClickHouseError } from '@clickhouse/client';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
@@ -194,6 +195,24 @@ test('names the repaired rows when writers do not stop for the repair of sums', 
     ),
   });
   await writing?.release();
+  expect((await look(true, {})).differences).toEqual([]);
+  expect(await nobodys()).toEqual([]);
+});
+
+test('names the repaired rows when ClickHouse fails in the repair of another table', async () => {
+  await start();
+  await giveToNobody(world);
+  const sums = firstTable('account_ledger_ranges');
+  const failing = look(true, {
+    async beforeDelete(table) {
+      if (table === sums)
+        throw new ClickHouseError({ message: 'Mutation is not finished', code: '341', type: 'UNFINISHED' });
+    },
+  });
+  await expect(failing).rejects.toMatchObject({
+    code: 'STORE_UNAVAILABLE',
+    message: 'Mutation is not finished. Repaired: account_ledger_by_block: 1 wrong rows deleted, 0 inserted',
+  });
   expect((await look(true, {})).differences).toEqual([]);
   expect(await nobodys()).toEqual([]);
 });
