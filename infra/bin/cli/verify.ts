@@ -69,25 +69,37 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
     // 1 would mean differences.
     .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : INCONCLUSIVE))
     .action(async (options: Options) => {
+      /** Of the time before blocks are read again. */
+      const first: VerifyReport[] = [];
+      const show = (report: VerifyReport): void => {
+        if (options.json) say(JSON.stringify(report, null, 2));
+        else for (const line of reportLines(report)) say(line);
+      };
       try {
         const config = commandConfig(process.env);
         const report = await withStores(config, 'tds-verify', log, (stores) =>
           withInterrupt(
             () => new AppError('CONFLICT', 'Stopped'),
-            (signal) => recordedVerify(stores, () => verifyNow(stores, options, signal)),
+            (signal) => recordedVerify(stores, () => verifyNow(stores, options, signal, first)),
           ),
         );
-        if (options.json) say(JSON.stringify(report, null, 2));
-        else for (const line of reportLines(report)) say(line);
+        show(report);
         if (report.differences.length > 0) process.exitCode = VERIFY_DIFFERENCES;
       } catch (error) {
+        for (const report of first) show(report);
         process.stderr.write(`${errorText(error)}\n`);
         process.exitCode = INCONCLUSIVE;
       }
     });
 }
 
-async function verifyNow(stores: Stores, options: Options, signal: AbortSignal): Promise<VerifyReport> {
+/** @param first gets the report of the time before blocks are read again */
+async function verifyNow(
+  stores: Stores,
+  options: Options,
+  signal: AbortSignal,
+  first: VerifyReport[],
+): Promise<VerifyReport> {
   const { pool, clickhouse, kafka, log } = stores;
   const progress = showProgress<VerifyProgress>({
     what: 'verify',
@@ -118,6 +130,7 @@ async function verifyNow(stores: Stores, options: Options, signal: AbortSignal):
     const report = await verify(deps, how);
     const heights = report.differences.filter(({ reread }) => reread === true).flatMap(heightsOf);
     if (!options.repair || heights.length === 0) return report;
+    first.push(report);
     await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
     await repaired(stores, heights, signal);
     const again = await verify(deps, how);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
+import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import { reportLines } from '../../../projections/engine/verify/report-lines.ts';
 import { verify } from '../../../projections/engine/verify/verify.ts';
 import { chainProjections } from '../../../projections/index.ts';
@@ -7,8 +8,9 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
 import { accepted, busyBlock, madeUpHeader, reverted } from '../../support/chain-messages.ts';
 import { independentCommitment } from '../../support/event-commitment.ts';
-import { projectionWorld } from '../../support/projection-world.ts';
+import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { tds } from '../../support/tds.ts';
 import { withTrueHash } from '../../support/true-chain.ts';
 
 /** A verification of the log with the event commitments of its headers, computed here by another implementation. */
@@ -87,4 +89,19 @@ test('leaves out an orphan that does not match, and what is outside the heights'
 test('compares no commitment unless it is asked to', async () => {
   const report = await look(false);
   expect([report.differences, report.commitments]).toEqual([[], null]);
+}, 60_000);
+
+test('tds verify --repair prints what it has found where it cannot verify the blocks that were read again', async () => {
+  const { pool, env } = world;
+  const verified = tds(env, 'verify', '--commitments', '--repair', '--from', '3', '--to', '3');
+  await until(async () => (await pool.query('SELECT FROM tds.repairs')).rowCount === 1, 30_000);
+  const busy = (): string => 'taken';
+  await withAdvisoryLocks(pool, ['tds.verify'], busy, async () => {
+    await pool.query('UPDATE tds.repairs SET done_at = now()');
+    expect(await verified).toEqual({
+      code: 2,
+      stdout: expect.stringMatching(/block 3 of the log: its events do not match[^]*: 1 difference\.\n$/),
+      stderr: 'Another verification is running\n',
+    });
+  });
 }, 60_000);
