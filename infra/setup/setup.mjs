@@ -411,13 +411,23 @@ function excerpt(output) {
     : [...lines.slice(0, 12), '  …', ...lines.slice(-12)].join('\n');
 }
 
+/** The programs that run and end with the set-up: not apt-get, as dpkg would leave packages half configured. */
+const children = new Set();
+let isStopping = false;
+
 function collect(command, args) {
   return new Promise((done) => {
     const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+    if (!args.includes('apt-get')) children.add(child);
     let output = '';
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
-    child.on('error', (error) => done({ code: 127, output: error.message }));
-    child.on('close', (code) => done({ code: code ?? 1, output }));
+    const end = (outcome) => {
+      children.delete(child);
+      // Nothing is tried again or reported: the set-up ends by its signal.
+      if (!isStopping) done(outcome);
+    };
+    child.on('error', (error) => end({ code: 127, output: error.message }));
+    child.on('close', (code) => end({ code: code ?? 1, output }));
   });
 }
 
@@ -457,7 +467,7 @@ async function lock(folder) {
   }
 }
 
-/** Returns what removes the lock; SIGINT, SIGTERM and SIGHUP remove it, too. */
+/** Returns what removes the lock; SIGINT, SIGTERM and SIGHUP remove it, too, once npm and Maven have ended. */
 function unlockOnSignals(folder) {
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
   const unlock = () => {
@@ -465,8 +475,13 @@ function unlockOnSignals(folder) {
     rmSync(folder, { recursive: true, force: true });
   };
   const onSignal = (signal) => {
-    unlock();
-    process.kill(process.pid, signal);
+    isStopping = true;
+    const running = [...children].filter((child) => child.kill(signal));
+    const exits = running.map((child) => new Promise((done) => child.once('exit', done)));
+    void Promise.all(exits).then(() => {
+      unlock();
+      process.kill(process.pid, signal);
+    });
   };
   for (const signal of signals) process.on(signal, onSignal);
   return unlock;

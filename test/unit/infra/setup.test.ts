@@ -5,13 +5,14 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  readdirSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import { markOf } from '../../../infra/embedded/processes.ts';
 
@@ -46,7 +47,7 @@ interface SetupRun {
 async function setup(
   command: string,
   env: Readonly<Record<string, string>>,
-  onOutput: (output: string, pid: number) => void = () => {},
+  onOutput: (output: string) => void = () => {},
 ): Promise<SetupRun> {
   const child = spawn('/bin/sh', ['-c', command], {
     cwd: root,
@@ -63,7 +64,7 @@ async function setup(
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => {
       output += chunk.toString();
-      onOutput(output, child.pid ?? 0);
+      onOutput(output);
     });
   return await new Promise((resolve) =>
     child.on('close', (code, signal) => resolve({ code, signal, output })),
@@ -94,16 +95,21 @@ test('set-up waits for a lock whose process runs, and names both', async () => {
   expect(code).toBe(0);
 });
 
-test.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('set-up removes its lock on %s', async (signal) => {
-  write('npm.js', 'setTimeout(() => {}, 1000)');
-  const ended = await setup('exec $SETUP', stores, (printed, pid) => {
-    if (!printed.includes('npm ci')) return;
-    expect(existsSync(join(root, lockFolder, 'pid'))).toBe(true);
-    process.kill(pid, signal);
-  });
-  expect(ended.signal).toBe(signal);
-  expect(existsSync(join(root, lockFolder))).toBe(false);
-});
+test.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
+  'set-up ends npm, then removes its lock, on %s',
+  async (signal) => {
+    write('npm.js', "require('node:fs').mkdirSync(`npm-${process.pid}`); setTimeout(() => {}, 10_000);");
+    const npm = (): number[] =>
+      readdirSync(root).flatMap((name) => (name.startsWith('npm-') ? [Number(name.slice(4))] : []));
+    const ended = setup('exec $SETUP', stores);
+    await vi.waitUntil(() => npm().length > 0, { timeout: 10_000, interval: 20 });
+    const [holder = ''] = readFileSync(join(root, lockFolder, 'pid'), 'utf8').split(' ');
+    process.kill(Number(holder), signal);
+    expect((await ended).signal).toBe(signal);
+    expect(npm().filter((pid) => markOf(pid) !== null)).toEqual([]);
+    expect(existsSync(join(root, lockFolder))).toBe(false);
+  },
+);
 
 test('set-up without stores needs neither Redis nor Java', async () => {
   const { code, output } = await setup('exec $SETUP --no-stores', {});
