@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
+import { errorCode } from '../error-code.ts';
 import { createPool, sqlRows } from './client.ts';
 import type { Pool, Sql } from './client.ts';
 
@@ -8,7 +9,8 @@ const QUERY_TIMEOUT_MS = 5000;
 
 /**
  * Checks that a connection keeps its session. A pooler in transaction mode (pgbouncer's `pool_mode = transaction`) runs each
- * transaction in any session: advisory locks and notifications, which the service needs, would be lost without an error.
+ * transaction in any session: advisory locks and notifications, which the service needs, would be lost without an error. One in
+ * statement mode refuses transactions.
  *
  * @throws `CONFIG_INVALID`, or a retryable error when PostgreSQL does not answer
  */
@@ -21,7 +23,7 @@ export async function checkSessions(url: string): Promise<void> {
   }
   throw new AppError(
     'CONFIG_INVALID',
-    'The database URL leads to a pooler in transaction mode, which loses locks and notifications: connect to PostgreSQL itself, or set pool_mode = session',
+    'The database URL leads to a pooler in transaction or statement mode, which loses locks and notifications: connect to PostgreSQL itself, or set pool_mode = session',
   );
 }
 
@@ -32,13 +34,26 @@ async function keepsSessions(pool: Pool): Promise<boolean> {
     const second = await pool.connect();
     try {
       // A pooler gives the session that is free again to the next transaction, of whatever connection.
-      await second.query('BEGIN');
-      return (await sessionOf(first)) === session;
+      const hasBegun = await begins(second);
+      return (await sessionOf(first)) === session && hasBegun;
     } finally {
       second.release(true);
     }
   } finally {
     first.release(true);
+  }
+}
+
+/** SQLSTATE of all that pgbouncer refuses, as a transaction in statement mode. */
+const REFUSED = '08P01';
+
+async function begins(client: Sql): Promise<boolean> {
+  try {
+    await client.query('BEGIN');
+    return true;
+  } catch (error) {
+    if (errorCode(error) === REFUSED && String(error).includes('statement pooling')) return false;
+    throw error;
   }
 }
 

@@ -15,7 +15,7 @@ import { retry } from '../../../infra/retry.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 
-const SENTENCE = /pooler in transaction mode.*set pool_mode = session/;
+const SENTENCE = /pooler in transaction or statement mode.*set pool_mode = session/;
 
 let own: Isolated;
 let folder: string;
@@ -37,7 +37,7 @@ afterAll(async () => {
 });
 
 /** Starts pgbouncer before the test's database; returns the URL through it. */
-async function startPooler(mode: 'session' | 'transaction'): Promise<string> {
+async function startPooler(mode: 'session' | 'transaction' | 'statement'): Promise<string> {
   const url = new URL(own.env.DATABASE_URL);
   const { hostname, port, username, password } = url;
   const database = url.pathname.slice(1);
@@ -74,6 +74,10 @@ test('a pooler in transaction mode is refused, also by a role at its start', asy
     timeout: 30_000,
   });
   await expect(role).rejects.toMatchObject({ code: 1, stdout: expect.stringMatching(SENTENCE) });
+});
+
+test('a pooler in statement mode is refused', async () => {
+  await expect(checkSessions(await startPooler('statement'))).rejects.toThrow(SENTENCE);
 });
 
 test('a server that does not answer is a retryable error', async () => {
