@@ -9,6 +9,7 @@ import type { Logger } from '../../log.ts';
 import { startLoop } from '../../loop.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
+import { createRetryWhileUnavailable } from '../../retry-while-unavailable.ts';
 import { retryQuarantined, skipQuarantined } from './quarantine-actions.ts';
 import { ABANDONED_SECONDS, requestRow } from './operation-log.ts';
 import { VERIFY_DIFFERENCES } from './verify-runs.ts';
@@ -179,21 +180,23 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
   const { pool, log } = deps;
   const { id, operation, subject, requested_by: by, attempts } = request;
   log.info({ operation, subject, by }, 'operation requested');
-  const end = async (state: 'done' | 'failed', detail: string): Promise<void> => {
-    await pool.query(
-      `UPDATE tds.operations SET state = $2, detail = $3, finished_at = now(), updated_at = now()
-       WHERE id = $1 AND attempts = $4`,
-      [id, state, detail.slice(-MAX_DETAIL), attempts],
-    );
-  };
+  let [state, detail] = ['done', ''];
   try {
-    await end('done', await perform(deps, request, signal));
+    detail = await perform(deps, request, signal);
   } catch (error) {
     // It is left running, so that another process takes over.
     if (signal.aborted) return;
     log.warn({ err: error, operation, subject }, 'operation failed');
-    await end('failed', error instanceof Error ? error.message : String(error));
+    [state, detail] = ['failed', error instanceof Error ? error.message : String(error)];
   }
+  const retryWhileUnavailable = createRetryWhileUnavailable({ component: 'operations', signal, log });
+  await retryWhileUnavailable(() =>
+    pool.query(
+      `UPDATE tds.operations SET state = $2, detail = $3, finished_at = now(), updated_at = now()
+       WHERE id = $1 AND attempts = $4`,
+      [id, state, detail.slice(-MAX_DETAIL), attempts],
+    ),
+  );
   await pool.query(
     `DELETE FROM tds.operations WHERE state <> 'running' AND requested_at < to_timestamp($1 / 1000.0) AND id IN (
        SELECT id FROM tds.operations ORDER BY requested_at DESC OFFSET ${KEPT_OPERATIONS})`,

@@ -10,6 +10,8 @@ import { tdsProcesses } from '../../../infra/bin/operator/run-tds.ts';
 import { systemClock } from '../../../infra/clock.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
+import { unavailable } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
 import { withRebuildLock } from '../../../projections/engine/builds.ts';
 import { selectors } from '../../../schemas/decode/layouts.ts';
 import { toFelt } from '../../../schemas/felt.ts';
@@ -41,10 +43,10 @@ afterAll(async () => {
 });
 
 const refuse: RunTds = () => Promise.reject(new Error('no command is expected'));
-function startWorker(runTds: RunTds = refuse): void {
+function startWorker(runTds: RunTds = refuse, pool: Pool = world.api.pool): void {
   workers.push(
     startOperations({
-      pool: world.api.pool,
+      pool,
       publisher,
       runTds,
       clock: systemClock,
@@ -289,6 +291,21 @@ test('an operation is carried out once, however many are asked for after it', as
   await new Promise((resolve) => setTimeout(resolve, 2500));
   expect([runs, (await operation(first)).detail]).toEqual([2, 'run 1']);
   await world.api.pool.query("DELETE FROM tds.operations WHERE starts_with(id, 'later ')");
+});
+
+test('an operation that is done is recorded as done, also where PostgreSQL does not answer at first', async () => {
+  const { pool } = world.api;
+  let failures = 0;
+  const query: Pool['query'] = async (statement, values) => {
+    if (values?.[1] === 'done' && (failures += 1) < 3)
+      throw unavailable('The connection to PostgreSQL was lost', null);
+    return await pool.query(statement, values);
+  };
+  startWorker(async () => 'no difference', { ...pool, query });
+  const { status, json } = await world.post('/api/admin/verification/');
+  expect(status, JSON.stringify(json)).toBeLessThan(300);
+  await eventually(async () => expect((await operation(json.id)).state).not.toBe('running'));
+  expect(await operation(json.id)).toMatchObject({ state: 'done', detail: 'no difference' });
 });
 
 test('a rebuild that a process seems to have abandoned is begun again only once its lock is free', async () => {
