@@ -17,13 +17,11 @@ import type { ShownEvent } from './quarantine-show.ts';
 /** A page of the quarantine, as the API shows it. */
 export async function findQuarantinePage(pool: Sql, filter: QuarantineFilter): Promise<QuarantinePage> {
   const schema = (await servedBuilds(pool)).schema('quarantine');
-  const [found, stored] = await Promise.all([
+  const [{ unlisted, entries: listed }, stored] = await Promise.all([
     listQuarantine(pool, { ...filter, limit: filter.limit + 1 }),
     countQuarantineEntries(pool, schema, filter),
   ]);
-  const unlisted = found.filter(({ entry }) => entry === null);
-  const listed = found.filter(({ entry }) => entry !== null);
-  const page = [...unlisted, ...listed.slice(0, filter.limit)];
+  const page = [...(filter.after === undefined ? unlisted : []), ...listed.slice(0, filter.limit)];
   const last = page.at(-1)?.entry ?? null;
   return {
     items: page.map(withoutEntry),

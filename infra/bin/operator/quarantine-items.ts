@@ -26,26 +26,25 @@ export interface QuarantineItem {
 }
 
 /**
- * Newest first. Messages that halt a partition are listed even if the read model has no entry of them, before the first
+ * Entries, newest first, and the messages that halt a partition and have no entry in the read model, which come before the first
  * entry.
  */
-export async function listQuarantine(pool: Sql, filter: QuarantineFilter): Promise<QuarantineItem[]> {
+export async function listQuarantine(
+  pool: Sql,
+  filter: QuarantineFilter,
+): Promise<Readonly<Record<'unlisted' | 'entries', QuarantineItem[]>>> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const schema = served.schema('quarantine');
-  const hasMessages =
-    filter.kind !== 'event' &&
-    filter.contract === undefined &&
-    filter.block === undefined &&
-    filter.after === undefined;
+  const hasMessages = filter.kind !== 'event' && filter.contract === undefined && filter.block === undefined;
   const halted = [...new Set(hasMessages ? halts.map(idOfHalt) : [])];
   const [entries, known] = await Promise.all([
     quarantineEntries(pool, schema, filter),
     knownEntries(pool, schema, filter, halted),
   ]);
-  return [
-    ...halted.filter((id) => !known.has(id)).map((id) => itemOf(id, null, halts)),
-    ...entries.map((one) => itemOf(one.id, one, halts)),
-  ];
+  return {
+    unlisted: halted.filter((id) => !known.has(id)).map((id) => itemOf(id, null, halts)),
+    entries: entries.map((one) => itemOf(one.id, one, halts)),
+  };
 }
 
 /** @throws `NOT_FOUND` if the quarantine never had an entry with that id */

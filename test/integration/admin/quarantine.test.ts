@@ -243,3 +243,13 @@ test('a message that halts a projection is listed once, also where its entry is 
   expect(whole.at(-1)).toBe('prices:0:3');
   expect(await pages('?limit=1')).toEqual({ seen: whole, counts: [whole.length] });
 });
+
+test('a message without an entry counts on every page', async () => {
+  await world.api.pool.query(
+    `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
+     VALUES ('tokens', 1, 'tokens', 2, 12, 'not JSON')`,
+  );
+  const whole = await ids();
+  expect(whole[0]).toBe('tokens:2:12');
+  expect(await pages('?limit=1')).toEqual({ seen: whole, counts: [whole.length] });
+});
