@@ -1,7 +1,6 @@
 import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
-import { errorCode } from '../error-code.ts';
 import { createPool, sqlRows } from './client.ts';
 import type { Pool, Sql } from './client.ts';
 
@@ -44,15 +43,13 @@ async function keepsSessions(pool: Pool): Promise<boolean> {
   }
 }
 
-/** SQLSTATE of all that pgbouncer refuses, as a transaction in statement mode. */
-const REFUSED = '08P01';
-
+/** False where pgbouncer refuses the transaction because of its mode; its SQLSTATE, 08P01, is that of any refusal. */
 async function begins(client: Sql): Promise<boolean> {
   try {
     await client.query('BEGIN');
     return true;
   } catch (error) {
-    if (errorCode(error) === REFUSED && String(error).includes('statement pooling')) return false;
+    if (String(error).includes('statement pooling')) return false;
     throw error;
   }
 }
