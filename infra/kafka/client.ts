@@ -95,7 +95,8 @@ export function createKafka(options: KafkaOptions): Kafka {
     },
     topicId: (topic) => fetchTopicId(options, nameOf(topic)),
     publisher: () => createPublisher(() => connectProducer(kafka), topicPrefix),
-    consume: (consumed) => consume(kafka, topicPrefix, consumed),
+    consume: (consumed) =>
+      consume((socketFactory) => kafkaOf(options, { socketFactory }), topicPrefix, consumed),
     async *readRanges(topic, ranges, fetchBytes, signal) {
       const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));
       const bounded = ranges.map((range) => ({
@@ -131,9 +132,13 @@ export function createKafka(options: KafkaOptions): Kafka {
   return client;
 }
 
-function kafkaOf({ clientId, log, ...connection }: KafkaOptions): kafkajs.Kafka {
+function kafkaOf(
+  { clientId, log, ...connection }: KafkaOptions,
+  own: Partial<kafkajs.KafkaConfig> = {},
+): kafkajs.Kafka {
   return new kafkajs.Kafka({
     ...connectionOptions(connection),
+    ...own,
     clientId,
     retry: { retries: 8, initialRetryTime: 100, maxRetryTime: 3000 },
     logCreator:

@@ -6,7 +6,7 @@ import { AppError } from '../../schemas/errors.ts';
 import { required } from '../config.ts';
 import type { Config } from '../config.ts';
 import { framedSocket } from './framed-socket.ts';
-import './kafkajs-timers.ts';
+import './kafkajs-requests.ts';
 
 /** How the brokers are reached. */
 export interface KafkaConnection {

@@ -4,6 +4,8 @@ import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { sleep } from '../lifecycle.ts';
 import { METADATA_MAX_AGE_MS, kafkaError } from './connection.ts';
+import { framedSocket } from './framed-socket.ts';
+import { endFetches } from './kafkajs-requests.ts';
 
 export interface LogMessage {
   /** Name in `schemas/topics.ts`, without the prefix. */
@@ -76,17 +78,19 @@ const DEFECT_MS = 60_000;
 /** Longest time that `stop` waits for a join under way; the member then leaves the group in the background. */
 const JOIN_GRACE_MS = 3000;
 
+type Connect = (sockets: kafkajs.ISocketFactory) => Pick<kafkajs.Kafka, 'consumer'>;
+
 /**
  * Reads topics as a member of a group, which only assigns partitions and shows lag: the caller says where to read from.
  *
  * @throws STORE_UNAVAILABLE where Kafka does not answer before the group is first joined
  */
 export async function consume(
-  kafka: Pick<kafkajs.Kafka, 'consumer'>,
+  connect: Connect,
   topicPrefix: string,
   options: ConsumeOptions,
 ): Promise<Consumption> {
-  const consumption = new GroupConsumption(kafka, topicPrefix, options);
+  const consumption = new GroupConsumption(connect, topicPrefix, options);
   await consumption.start();
   return consumption;
 }
@@ -111,11 +115,14 @@ class GroupConsumption implements Consumption {
   #defects: number[] = [];
   readonly #stopping = new AbortController();
 
-  constructor(kafka: Pick<kafkajs.Kafka, 'consumer'>, topicPrefix: string, options: ConsumeOptions) {
+  /** A function of its own, by which the connections of this consumer are found. */
+  readonly #sockets: kafkajs.ISocketFactory = (options) => framedSocket(options);
+
+  constructor(connect: Connect, topicPrefix: string, options: ConsumeOptions) {
     this.#options = options;
     this.#topicPrefix = topicPrefix;
     this.#topics = new Map(options.topics.map((topic) => [topicPrefix + topic.name, topic]));
-    this.#consumer = kafka.consumer({
+    this.#consumer = connect(this.#sockets).consumer({
       groupId: topicPrefix + options.groupId,
       allowAutoTopicCreation: false,
       metadataMaxAge: METADATA_MAX_AGE_MS,
@@ -123,7 +130,7 @@ class GroupConsumption implements Consumption {
       sessionTimeout: 12_000,
       rebalanceTimeout: 30_000,
       heartbeatInterval: 3000,
-      // An idle consumer asks this often; `stop` and a seek wait for the fetch under way.
+      // An idle consumer asks this often; a seek waits for the fetch under way.
       maxWaitTimeInMs: 1000,
       minBytes: options.minBytes ?? 1,
       maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
@@ -295,7 +302,11 @@ class GroupConsumption implements Consumption {
 
   async stop(): Promise<void> {
     this.#stopping.abort();
-    const left = this.#joining.then(() => this.#consumer.disconnect());
+    const left = this.#joining.then(() => {
+      const disconnected = this.#consumer.disconnect();
+      endFetches(this.#sockets);
+      return disconnected;
+    });
     left.catch(() => {});
     const grace = new AbortController();
     const hasJoined = this.#joining.then(() => true);

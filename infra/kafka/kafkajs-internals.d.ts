@@ -1,5 +1,5 @@
 // The parts of kafkajs below its public interface that topic-id.ts uses, because only they send a request of one's own over an
-// encrypted and authenticated connection, and that kafkajs-timers.ts corrects.
+// encrypted and authenticated connection, and that kafkajs-requests.ts corrects.
 
 declare module 'kafkajs/src/network/connectionPool.js' {
   import type { ISocketFactory, SASLOptions } from 'kafkajs';
@@ -71,6 +71,7 @@ declare module 'kafkajs/src/network/connection.js' {
     });
     readonly requestQueue: RequestQueue;
     readonly socket: Socket;
+    readonly socketFactory: ISocketFactory;
     connect: (this: Connection) => Promise<boolean>;
     isConnected(): boolean;
   }

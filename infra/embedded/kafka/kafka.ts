@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { Kafka, logLevel } from 'kafkajs';
 
 import { AppError } from '../../../schemas/errors.ts';
-import '../../kafka/kafkajs-timers.ts';
+import '../../kafka/kafkajs-requests.ts';
 import { makeClosedFolder } from '../data-dir.ts';
 import { startService } from '../service.ts';
 import type { EmbeddedService, ServiceLog } from '../service.ts';

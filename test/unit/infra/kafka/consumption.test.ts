@@ -1,8 +1,14 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+
 import kafkajs from 'kafkajs';
+import Connection from 'kafkajs/src/network/connection.js';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { consume } from '../../../../infra/kafka/consumption.ts';
 import { topics } from '../../../../schemas/topics.ts';
+import { send, silent } from '../../../support/kafkajs.ts';
 
 const topic = topics.chainStatus;
 
@@ -102,7 +108,7 @@ async function joined(
 ) {
   vi.useFakeTimers();
   const scripted = scriptedConsumer();
-  const starting = consume(scripted.kafka, '', { ...options, onCrash, startAt });
+  const starting = consume(() => scripted.kafka, '', { ...options, onCrash, startAt });
   await settle();
   scripted.joins[0]?.resolve();
   return { scripted, consumption: await starting };
@@ -114,7 +120,9 @@ test.each([
 ])('a start that fails because of %s', async (_, failure, code) => {
   const scripted = scriptedConsumer();
   const consumer = { ...scripted.kafka.consumer(), subscribe: () => Promise.reject(failure) };
-  const error: unknown = await consume({ consumer: () => consumer }, '', options).catch((e: unknown) => e);
+  const error: unknown = await consume(() => ({ consumer: () => consumer }), '', options).catch(
+    (e: unknown) => e,
+  );
   expect(error).toMatchObject(code === undefined ? { message: 'defect' } : { code, retryable: true });
   expect(scripted.calls).toEqual(['connect', 'disconnect']);
 });
@@ -234,10 +242,38 @@ test('reports a failure that is not retriable', async () => {
 
 test('disconnects when the start fails', async () => {
   const scripted = scriptedConsumer();
-  const starting = consume(scripted.kafka, '', options);
+  const starting = consume(() => scripted.kafka, '', options);
   starting.catch(() => {});
   while (scripted.joins.length === 0) await new Promise((resolve) => setImmediate(resolve));
   scripted.joins[0]?.reject(new Error('not authorized'));
   await expect(starting).rejects.toThrow('not authorized');
   expect(scripted.calls.at(-1)).toBe('disconnect');
+});
+
+test('a stop does not wait for the fetch under way', async () => {
+  const scripted = scriptedConsumer();
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const timeouts = { connectionTimeout: 5000, requestTimeout: 30_000 };
+  const fetching = Promise.withResolvers<Connection>();
+  const starting = consume(
+    (socketFactory) => {
+      fetching.resolve(
+        new Connection({ host: '127.0.0.1', port, socketFactory, ...timeouts, logger: silent }),
+      );
+      return scripted.kafka;
+    },
+    '',
+    options,
+  );
+  const connection = await fetching.promise;
+  await connection.connect();
+  send(connection.requestQueue, 1);
+  await vi.waitFor(() => expect(scripted.joins).toHaveLength(1));
+  scripted.joins[0]?.resolve();
+
+  await (await starting).stop();
+  expect(connection.socket.destroyed).toBe(true);
+  server.close();
 });

@@ -1,19 +1,12 @@
 import { Socket } from 'node:net';
 
+import type { ISocketFactory } from 'kafkajs';
 import Connection from 'kafkajs/src/network/connection.js';
 import RequestQueue from 'kafkajs/src/network/requestQueue/index.js';
-import type { InternalLogger } from 'kafkajs/src/network/connectionPool.js';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
-import '../../../../infra/kafka/kafkajs-timers.ts';
-
-const silent: InternalLogger = {
-  namespace: () => silent,
-  debug() {},
-  info() {},
-  warn() {},
-  error() {},
-};
+import { endFetches } from '../../../../infra/kafka/kafkajs-requests.ts';
+import { send, silent } from '../../../support/kafkajs.ts';
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -32,19 +25,6 @@ const queueOf = (isConnected = (): boolean => true): RequestQueue =>
     logger: silent,
     isConnected,
   });
-
-/** Sends a request, and returns how it ends. */
-function send(queue: RequestQueue, correlationId: number, apiKey = 1) {
-  const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-  promise.catch(() => {});
-  const sendRequest = vi.fn<() => void>();
-  queue.push({
-    entry: Object.assign({ correlationId, resolve, reject }, { apiName: 'Fetch', apiKey, apiVersion: 11 }),
-    expectResponse: true,
-    sendRequest,
-  });
-  return { answer: promise, sendRequest };
-}
 
 test('sets no timer for a connection without postponed requests', async () => {
   const queue = queueOf();
@@ -65,18 +45,22 @@ test('sends a request that the broker has asked to postpone', () => {
   expect(vi.getTimerCount()).toBe(0);
 });
 
-/** A connection to a broker that accepts it, but does not answer. */
-const connectionTo = (host: string): Connection =>
+/** Sockets of a broker that accepts connections, but does not answer. */
+const silentSockets =
+  (): ISocketFactory =>
+  ({ onConnect }) => {
+    process.nextTick(onConnect);
+    return new Socket();
+  };
+
+const connectionTo = (host: string, socketFactory = silentSockets()): Connection =>
   new Connection({
     host,
     port: 1,
     connectionTimeout: 5000,
     requestTimeout: 30_000,
     logger: silent,
-    socketFactory({ onConnect }) {
-      process.nextTick(onConnect);
-      return new Socket();
-    },
+    socketFactory,
   });
 
 test.each([
@@ -114,4 +98,19 @@ test('looks for timed out requests of all connections with one timer, until they
   isConnected = false;
   vi.advanceTimersByTime(1001);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test('ends the fetches of the consumer that stops, and no other requests', async () => {
+  const [stopping, other] = [silentSockets(), silentSockets()];
+  const fetching = connectionTo('ended', stopping);
+  const heartbeating = connectionTo('ended', stopping);
+  const fetchingToo = connectionTo('ended', other);
+  for (const connection of [fetching, heartbeating, fetchingToo]) await connection.connect();
+  const { answer } = send(fetching.requestQueue, 1);
+  send(heartbeating.requestQueue, 1, 12);
+  send(fetchingToo.requestQueue, 1);
+  endFetches(stopping);
+  await expect(answer).rejects.toMatchObject({ name: 'KafkaJSConnectionError' });
+  expect([fetching, heartbeating, fetchingToo].map((one) => one.isConnected())).toEqual([false, true, true]);
+  for (const { requestQueue } of [fetching, heartbeating, fetchingToo]) requestQueue.destroy();
 });

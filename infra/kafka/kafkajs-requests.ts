@@ -1,4 +1,5 @@
 import kafkajs from 'kafkajs';
+import type { ISocketFactory } from 'kafkajs';
 import Connection from 'kafkajs/src/network/connection.js';
 import RequestQueue from 'kafkajs/src/network/requestQueue/index.js';
 import type { InflightRequest } from 'kafkajs/src/network/requestQueue/index.js';
@@ -10,6 +11,8 @@ const CHECK_MS = 1000;
 /** Keys of requests that a broker answers from its memory: Metadata, FindCoordinator, Heartbeat, ApiVersions. */
 const PROMPT: ReadonlySet<number> = new Set([3, 10, 12, 18]);
 const PROMPT_MS = 10_000;
+/** Key of the request Fetch. */
+const FETCH = 1;
 /** No connection to a broker is opened for so long after a timeout. */
 const AVOID_MS = 5000;
 
@@ -82,3 +85,18 @@ function failTimedOut(): void {
 
 const timeoutOf = ({ entry, requestTimeout }: InflightRequest): number =>
   PROMPT.has(entry.apiKey) ? PROMPT_MS : requestTimeout;
+
+/**
+ * Ends the fetches of a consumer that stops. kafkajs (2.2.4) would wait for their answers, for which a broker waits until there
+ * are messages or `maxWaitTimeInMs` has passed.
+ *
+ * @param sockets the socket factory of this consumer alone
+ */
+export function endFetches(sockets: ISocketFactory): void {
+  for (const queue of open) {
+    const connection = connections.get(queue);
+    if (connection?.socketFactory !== sockets) continue;
+    const isFetching = [...queue.inflight.values()].some(({ entry }) => entry.apiKey === FETCH);
+    if (isFetching) connection.socket.destroy(new Error('the consumer stops'));
+  }
+}
