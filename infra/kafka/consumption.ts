@@ -131,7 +131,7 @@ class GroupConsumption implements Consumption {
       rebalanceTimeout: 30_000,
       heartbeatInterval: 3000,
       // An idle consumer asks this often; a seek waits for the fetch under way.
-      maxWaitTimeInMs: 1000,
+      maxWaitTimeInMs: 2000,
       minBytes: options.minBytes ?? 1,
       maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
       maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),
