@@ -32,6 +32,8 @@ export function startRedis(options: {
         '128mb',
         '--maxmemory-policy',
         'volatile-ttl',
+        '--hz',
+        '1',
         '--dir',
         dataDir,
       ],
