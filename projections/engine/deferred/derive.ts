@@ -44,21 +44,25 @@ export async function namesOf(
   { pool }: Pick<DeriveDeps, 'pool'>,
   target: DeriveTarget,
 ): Promise<Readonly<Record<string, string>>> {
-  const sources = await sourceBuilds(pool, target);
-  return Object.assign({}, ...sources.map(({ names }) => names), target.build.names);
+  return allNames(target, await sourceBuilds(pool, target));
+}
+
+function allNames({ build }: DeriveTarget, sources: readonly Build[]): Readonly<Record<string, string>> {
+  return Object.assign({}, ...sources.map(({ names }) => names), build.names);
 }
 
 async function portsOf(deps: DeriveDeps, target: DeriveTarget): Promise<PassPorts> {
   const { clickhouse, pool, log } = deps;
+  const sources = await sourceBuilds(pool, target);
   const next: ReadonlyMap<number, number>[] = [];
-  for (const source of await sourceBuilds(pool, target)) {
+  for (const source of sources) {
     const stored = await storedCheckpoints(pool, ownerOf(source), target.projection.topic);
     next.push(new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset])));
   }
   return {
     clickhouse,
     log,
-    names: await namesOf(deps, target),
+    names: allNames(target, sources),
     readUpTo: (partition) => Math.min(...next.map((of) => of.get(partition) ?? 0)),
     number: () => beginPass(pool, target.build),
     isNewest: async (pass) => (await lastPass(pool, target.build)) === pass,
