@@ -22,7 +22,7 @@ import type { Matcher, MatchPlan } from './matcher.ts';
 import { notifyBalances, revertBalances } from './notified-balances.ts';
 import type { BalanceChange } from './notified-balances.ts';
 import type { Blocked } from './paused-partitions.ts';
-import { isSkipped, progressAtHeight, projectionProgress } from './projection-progress.ts';
+import { chainLogEnds, isSkipped, progressAtHeight, projectionProgress } from './projection-progress.ts';
 import { readBuilt } from './read-built.ts';
 import { distinctSubjects, indexSubscribers } from './subjects.ts';
 import type { EventSubject } from './subjects.ts';
@@ -101,7 +101,7 @@ function createBlockMatch(
   deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
 ): (message: BlockAccepted, logged: LogMessage, schema: string) => Promise<MatchPlan | Blocked | null> {
   const { pool, clock, metrics, log } = deps;
-  const readBalances = createGapWait(deps);
+  const readBalances = createGapWait(deps, createBalanceReader(deps));
   return async (message, logged, schema) => {
     const { seq } = message;
     const { hash, height, timestamp } = message.block;
@@ -162,7 +162,7 @@ async function matchLegs(
 
 /** Null once the progress is `projected`; gives up at a halt, or after `PROJECTED_WITHIN_MS`. */
 async function untilProjected(
-  { clock, signal }: MatchDeps,
+  { clock, signal }: Pick<MatchDeps, 'clock' | 'signal'>,
   { offset }: LogMessage,
   progress: Blocked['progress'],
 ): Promise<Blocked | null> {
@@ -175,21 +175,34 @@ async function untilProjected(
   return state === 'projected' ? null : { offset, progress };
 }
 
+/** A wait for the blocks of a gap, up to where the log ended when it began. */
+interface GapWait extends Pick<Blocked, 'progress'> {
+  readonly gap: number;
+  /** By partition. */
+  readonly ends: ReadonlyMap<number, number>;
+}
+
 /**
  * Returns a function that reads balances after a block. Where blocks between it and the newest are missing, it first waits
- * until the projections have read what the log then holds of their partition, or are halted there. A gap that stays after
- * that leaves all balances unknown.
+ * until the projections have read what the log of their partition held at some time after it had the block, or are halted
+ * there. A gap that stays after that leaves all balances unknown.
  */
-function createGapWait(
-  deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
+export function createGapWait(
+  deps: Pick<MatchDeps, 'kafka' | 'pool' | 'clock' | 'signal'>,
+  readBalances: ReturnType<typeof createBalanceReader>,
 ): (
   block: BlockAccepted['block'],
   pairs: readonly (Pair & PairFacts)[],
   logged: LogMessage,
 ) => Promise<ReadonlyMap<string, bigint | null> | Blocked | null> {
-  const readBalances = createBalanceReader(deps);
-  // Kept for a block that is matched again after it was blocked: later ends of the log are not waited for.
-  let latest: ({ readonly gap: number } & Pick<Blocked, 'progress'>) | null = null;
+  // Kept for blocks that were logged by then, such as one that is matched again after it was blocked: later ends of the log are
+  // not waited for.
+  let latest: GapWait | null = null;
+  const waitFor = async (gap: number, { partition, offset }: LogMessage): Promise<GapWait> => {
+    if (latest?.gap === gap && offset < (latest.ends.get(partition) ?? 0)) return latest;
+    const ends = await chainLogEnds(deps);
+    return (latest = { gap, ends, progress: progressUntilHalt(deps, gap, ends) });
+  };
   return async (block, pairs, logged) => {
     let passed: number | null = null;
     for (;;) {
@@ -197,9 +210,8 @@ function createGapWait(
       if (found === null || !('gap' in found)) return found;
       const { gap } = found;
       if (gap === passed) return new Map();
-      const wait = latest?.gap === gap ? latest : { gap, progress: await progressUntilHalt(deps, gap) };
-      latest = wait;
-      const blocked = await untilProjected(deps, logged, wait.progress);
+      const { progress } = await waitFor(gap, logged);
+      const blocked = await untilProjected(deps, logged, progress);
       if (blocked !== null) return blocked;
       passed = gap;
     }
@@ -207,8 +219,12 @@ function createGapWait(
 }
 
 /** Progress at a height; a halted projection counts as done. */
-async function progressUntilHalt(deps: MatchDeps, height: number): Promise<Blocked['progress']> {
-  const progress = await progressAtHeight(deps, PROJECTIONS, height);
+function progressUntilHalt(
+  deps: Pick<MatchDeps, 'pool'>,
+  height: number,
+  ends: ReadonlyMap<number, number>,
+): Blocked['progress'] {
+  const progress = progressAtHeight(deps, PROJECTIONS, height, ends);
   return async () => {
     const found = await progress();
     return found.state === 'halted' ? { state: 'projected' } : found;

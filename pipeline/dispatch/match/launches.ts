@@ -18,7 +18,7 @@ import type { MatchDeps } from '../deps.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
-import { progressAtHeight } from './projection-progress.ts';
+import { chainLogEnds, progressAtHeight } from './projection-progress.ts';
 import { readBuilt } from './read-built.ts';
 
 type Described = Extract<TokensMessage, { type: 'token.described' }>;
@@ -63,7 +63,8 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
           const ids = await launchSubscribers(pool, schema, { token, height: block });
           if (ids.length === 0) return null;
           // A token is described after its block was logged.
-          const progress = await progressAtHeight(deps, ['indexed-blocks'], block);
+          const ends = await chainLogEnds(deps);
+          const progress = progressAtHeight(deps, ['indexed-blocks'], block, ends);
           // Read before the tables: once it is projected, they have the block.
           const { state, launch } = await pollUntil(
             async () => ({ ...(await progress()), launch: await readLaunch(deps, message) }),

@@ -52,17 +52,25 @@ export async function projectionProgress(
   return { state: 'behind', detail: `${projection} ${reached}` };
 }
 
-/** Progress up to the present end of the partition that has a height of the chain. */
-export async function progressAtHeight(
-  { kafka, pool }: Pick<MatchDeps, 'kafka' | 'pool'>,
+/** By partition, the offset at which the log of the chain ends now. */
+export async function chainLogEnds({
+  kafka,
+}: Pick<MatchDeps, 'kafka'>): Promise<ReadonlyMap<number, number>> {
+  const offsets = await kafka.offsets(topics.chainBlocks);
+  return new Map(offsets.map(({ partition, high }) => [partition, high]));
+}
+
+/** Progress up to one of these ends of the log: that of the partition that has a height of the chain. */
+export function progressAtHeight(
+  { pool }: Pick<MatchDeps, 'pool'>,
   projections: readonly string[],
   height: number,
-): Promise<() => Promise<ProjectionProgress>> {
-  const topic = topics.chainBlocks;
+  ends: ReadonlyMap<number, number>,
+): () => Promise<ProjectionProgress> {
   const partition = partitionOfHeight(height);
-  const range = (await kafka.offsets(topic)).find((one) => one.partition === partition);
-  const offset = (range?.high ?? 0) - 1;
-  return async () => await projectionProgress(pool, projections, { topic: topic.name, partition, offset });
+  const offset = (ends.get(partition) ?? 0) - 1;
+  return async () =>
+    await projectionProgress(pool, projections, { topic: topics.chainBlocks.name, partition, offset });
 }
 
 /** True where an operator has made one of these projections skip the message. */
