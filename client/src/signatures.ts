@@ -38,9 +38,11 @@ export async function verifyWebhook(
   secret: string,
   { toleranceSeconds = 300, now = Date.now() }: VerifyOptions = {},
 ): Promise<WebhookEvent> {
+  const entries = headers instanceof Headers ? [...headers] : Object.entries(headers);
+  const valuesOf = (name: string): string[] =>
+    entries.flatMap(([key, value]) => (key.toLowerCase() === name ? (value ?? []) : []));
   const header = (name: string): string => {
-    const entries = headers instanceof Headers ? [...headers] : Object.entries(headers);
-    const values = entries.flatMap(([key, value]) => (key.toLowerCase() === name ? (value ?? []) : []));
+    const values = valuesOf(name);
     if (values.length !== 1) throw new WebhookError('headers', `Expected one header ${name}.`);
     return values[0] ?? '';
   };
@@ -51,8 +53,10 @@ export async function verifyWebhook(
   ];
   if (!/^[0-9]{1,12}$/.test(timestamp))
     throw new WebhookError('headers', 'webhook-timestamp is no Unix time.');
-  const [, base64] = /^whsec_([A-Za-z0-9+/]{22,}={0,2})$/.exec(secret) ?? [];
-  if (base64 === undefined) throw new WebhookError('secret', 'The secret must be whsec_ followed by base64.');
+  const [, base64] = /^whsec_([A-Za-z0-9+/]{22,})={0,2}$/.exec(secret) ?? [];
+  // `atob` takes no rest of one character.
+  if (base64 === undefined || base64.length % 4 === 1)
+    throw new WebhookError('secret', 'The secret must be whsec_ followed by base64.');
   const key = await hmacKey(
     Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)),
     'verify',
@@ -60,6 +64,8 @@ export async function verifyWebhook(
   const signed = new TextEncoder().encode(`${id}.${timestamp}.${body}`);
   const matches = await Promise.all(sent.split(' ').map(async (one) => await isSignature(key, one, signed)));
   if (!matches.includes(true)) throw new WebhookError('signature', 'The signature does not match.');
+  if (valuesOf('x-vendor-delivery').some((one) => one !== id))
+    throw new WebhookError('signature', 'X-Vendor-Delivery differs from the signed webhook-id.');
   // After the signature: an unsigned time means nothing.
   if (!(Math.abs(now / 1000 - Number(timestamp)) <= toleranceSeconds))
     throw new WebhookError('timestamp', 'webhook-timestamp is outside the tolerance.');

@@ -35,10 +35,12 @@ describe('verifyWebhook', () => {
     ['another secret', 'signature', {}, { secret: newSecret() }],
     ['another body', 'signature', {}, { body: body.replace('é', 'e') }],
     ['another id', 'signature', { 'webhook-id': 'd2' }, {}],
+    ['another id of the contract', 'signature', { 'X-Vendor-Delivery': 'd2' }, {}],
     ['another time', 'signature', { 'webhook-timestamp': String(NOW + 1) }, {}],
     ['no time', 'headers', { 'webhook-timestamp': '' }, {}],
     ['a time that is no number', 'headers', { 'webhook-timestamp': '1e9' }, {}],
     ['an empty secret', 'secret', {}, { secret: 'whsec_' }],
+    ['a secret that was cut off', 'secret', {}, { secret: newSecret().slice(0, -3) }],
     ['an old delivery', 'timestamp', {}, { now: now + 301_000 }],
   ] as const)('refuses %s', async (_, reason, changed, given) => {
     const secret = newSecret();
