@@ -229,7 +229,7 @@ export async function failedDeliveries(
        SELECT one.created_at, one.id FROM unnest($6::text[]) AS event, unnest(ARRAY['failed', 'dead']) AS status, LATERAL (
          SELECT d.created_at, d.id FROM tds.webhook_deliveries d
          WHERE d.webhook_id = $1 AND d.event = event.event AND d.status = status.status AND d.manual_at IS NULL
-           AND d.created_at BETWEEN $2 AND coalesce((SELECT created_at FROM last), $3)
+           AND d.created_at BETWEEN $2 AND least((SELECT created_at FROM last), $3)
            AND ($4::uuid IS NULL OR d.created_at < (SELECT created_at FROM last) OR d.id > (SELECT id FROM last))
          ORDER BY d.created_at DESC, d.id LIMIT ${MAX_EXACT_COUNT}
        ) AS one

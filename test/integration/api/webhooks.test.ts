@@ -945,6 +945,17 @@ describe('deliveries', () => {
     }
   });
 
+  it('that were created after the period are not retried, whichever was retried last', async () => {
+    const { id } = await make();
+    const at = Date.parse('2026-03-01T10:00:00Z');
+    const among = await deliver(id, { status: 'dead', created_at: at });
+    await deliver(id, { status: 'dead', created_at: at + 1 });
+    const after = await deliver(id, { status: 'dead', created_at: at + 2 });
+    const period = { start_time: '2026-03-01T10:00:00Z', end_time: '2026-03-01T10:00:00Z' };
+    const { json } = await call('POST', of(id, 'deliveries/retry/'), { ...period, after });
+    expect(json).toEqual({ retried: [among], remaining: 0 });
+  });
+
   it('of tests are requested, each with an id of its own', async () => {
     const { id } = await make();
     await call('PATCH', of(id), { status: 'paused' });
