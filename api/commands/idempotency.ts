@@ -36,15 +36,21 @@ export function identifyCommand(
 
 /**
  * Checks what changes with time, such as whether a host resolves. A retry is not checked: the first request was, and its answer is
- * returned.
+ * returned, also where the first is decided during the check.
  */
 export async function checkUnlessRetry(
-  commands: RequestCommands,
+  commands: Pick<RequestCommands, 'isDecided'>,
   type: CommandType,
   { id }: CommandIdentity,
   check: () => Promise<void> | void,
 ): Promise<void> {
-  if (id === undefined || !(await commands.isDecided({ id, type }))) await check();
+  const isRetry = async (): Promise<boolean> => id !== undefined && (await commands.isDecided({ id, type }));
+  if (await isRetry()) return;
+  try {
+    await check();
+  } catch (error) {
+    if (!(await isRetry())) throw error;
+  }
 }
 
 /** The result of an accepted command; throws the answer to a refused one, or to a key reused with another request. */
