@@ -91,7 +91,8 @@ export const changedWebhook = z.object({
   url: url.exactOptional(),
   events: events.exactOptional(),
   status: webhookStatus.exactOptional().meta({
-    description: '`active` resets the count of dead deliveries; nothing is sent in any other status',
+    description:
+      '`active` resets the count of dead deliveries; in any other status only tests and requested retries are sent',
   }),
   subscriptions: subscriptions
     .exactOptional()

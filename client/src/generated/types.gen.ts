@@ -5848,7 +5848,7 @@ export type UpdateWebhookData = {
         url?: string;
         events?: Array<'transfer.created' | 'balance.changed' | 'token.launched' | 'price.threshold' | 'transfer.reverted'>;
         /**
-         * `active` resets the count of dead deliveries; nothing is sent in any other status
+         * `active` resets the count of dead deliveries; in any other status only tests and requested retries are sent
          */
         status?: 'active' | 'paused' | 'disabled';
         /**
