@@ -4,7 +4,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { TABLE_SETTINGS } from '../../infra/clickhouse/ddl.ts';
-import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
+import { inTransaction, isLockTimeout, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
 import { isAnyAdvisoryLockHeld, withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -128,7 +128,7 @@ export async function listBuilds(db: Sql, projection: string | null = null): Pro
  * Drops a build's tables, checkpoints and halts. It is retired first, so that no rebuild resumes it: what an interrupted drop
  * leaves is dropped by the next one.
  *
- * @throws CONFLICT when it is served
+ * @throws CONFLICT when it is served, or its tables in PostgreSQL are being read
  */
 export async function dropBuild(
   pool: Pool,
@@ -312,16 +312,34 @@ async function dropTables(
   for (const table of Object.values(tables)) await clickhouse.ddl(`DROP TABLE IF EXISTS ${table} SYNC`);
 }
 
-/** Deletes what PostgreSQL has of a build. */
+/** Longest wait for the tables of a schema: who starts, or swaps builds, waits meanwhile. */
+const SCHEMA_LOCK_MS = 3000;
+
+/**
+ * Deletes what PostgreSQL has of a build.
+ *
+ * @throws CONFLICT when its tables are being read
+ */
 async function deleteBuild(
   tx: PoolClient,
   { projection, build, names }: Pick<Build, 'projection' | 'build' | 'names'>,
 ): Promise<void> {
   const { schema } = names;
-  if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
   await tx.query('DELETE FROM tds.checkpoints WHERE consumer = $1 AND build = $2', [projection, build]);
   for (const table of ['projection_halts', 'builds']) {
     await tx.query(`DELETE FROM tds.${table} WHERE projection = $1 AND build = $2`, [projection, build]);
+  }
+  if (schema !== undefined) await dropSchema(tx, schema);
+}
+
+async function dropSchema(tx: PoolClient, schema: string): Promise<void> {
+  try {
+    await tx.query(`SET LOCAL lock_timeout = ${SCHEMA_LOCK_MS}`);
+    await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
+  } catch (cause) {
+    if (!isLockTimeout(cause)) throw cause;
+    const text = `Tables of ${schema} are being read, as by pg_dump: run the command again when that has ended`;
+    throw new AppError('CONFLICT', text, { cause });
   }
 }
 

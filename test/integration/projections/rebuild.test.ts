@@ -9,6 +9,7 @@ import type { Clock } from '../../../infra/clock.ts';
 import { endingWith } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
 import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
 import { lockServed, withWritersStopped } from '../../../projections/engine/served-lock.ts';
 import { servedBuilds } from '../../../projections/served.ts';
@@ -708,6 +709,17 @@ test('PostgreSQL projections are folded again, compared and swapped, and differi
     await caughtUp(1210);
     const { rows } = await own.pool.query(`SELECT count(*) AS n FROM tokens_v1_b1.tokens`);
     expect(rows[0]?.n).toBe(1200);
+    // A drop of the previous build gives way to a backup, so that others can open and swap builds.
+    const drop = async (): Promise<void> => await dropBuild(own.pool, own.clickhouse, 'tokens', 1);
+    await inTransaction(own.pool, async (tx) => {
+      await tx.query('LOCK TABLE tokens_v1_b1.tokens IN ACCESS SHARE MODE');
+      await expect(drop()).rejects.toMatchObject({
+        code: 'CONFLICT',
+        message: expect.stringContaining('Tables of tokens_v1_b1 are being read'),
+      });
+    });
+    await drop();
+    expect((await listBuilds(own.pool, 'tokens')).map(({ build }) => build)).toEqual([2]);
     await run.stop();
     await publisher.close();
   } finally {
