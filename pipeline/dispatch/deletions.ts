@@ -37,14 +37,17 @@ export async function scheduleDeletion(tx: PoolClient, webhookId: number, now: n
 
 /**
  * Schedules the deletion of deliveries that were stored after their webhook was deleted, by a matcher that had read it
- * before: storing them has created its endpoint again.
+ * before: storing them has created its endpoint again. Does nothing where a schema is no longer served, which lacks the webhooks
+ * that were created since.
  */
 export async function scheduleOrphanDeletions(pool: Pool, schema: string, now: number): Promise<void> {
   const orphans = await sqlRows(
     pool,
     z.object({ webhook_id: z.number() }),
     `SELECT webhook_id FROM tds.webhook_endpoints e
-     WHERE NOT EXISTS (SELECT 1 FROM ${schema}.webhooks w WHERE w.id = e.webhook_id) ORDER BY webhook_id`,
+     WHERE NOT EXISTS (SELECT 1 FROM ${schema}.webhooks w WHERE w.id = e.webhook_id)
+       AND (SELECT schemas ->> 'webhooks' FROM tds.served) = $1 ORDER BY webhook_id`,
+    [schema],
   );
   for (const { webhook_id: id } of orphans)
     await inTransaction(pool, async (tx) => await scheduleDeletion(tx, id, now));

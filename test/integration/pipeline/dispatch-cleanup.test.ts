@@ -8,6 +8,7 @@ import {
   deletePageOfOld,
   deletePageOfWebhook,
   scheduleDeletion,
+  scheduleOrphanDeletions,
 } from '../../../pipeline/dispatch/deletions.ts';
 import { deliveryWorld } from '../../support/delivery-world.ts';
 import type { DeliveryWorld } from '../../support/delivery-world.ts';
@@ -84,6 +85,14 @@ it('never sends what a matcher stores for a webhook that was deleted meanwhile, 
   await until(async () => (await countOf('webhook_deliveries', id)) === 0);
   await until(async () => (await countOf('webhook_endpoints', id)) === 0);
   expect(receiver.received).toEqual([]);
+});
+
+it('keeps the deliveries of a webhook that only a later build of the webhooks has', async () => {
+  const { id } = await world.webhook('http://127.0.0.2/');
+  await world.deliver(id);
+  await world.pool.query('CREATE SCHEMA retired; CREATE TABLE retired.webhooks (id bigint)');
+  await scheduleOrphanDeletions(world.pool, 'retired', world.clock.wallTime());
+  expect([await countOf('webhook_endpoints', id), await countOf('webhook_deletions', id)]).toEqual([1, 0]);
 });
 
 /** A pool whose connection fails at its n-th statement, counted from 1. */

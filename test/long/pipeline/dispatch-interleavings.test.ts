@@ -47,6 +47,9 @@ beforeAll(async () => {
   world = await projectionWorld();
   await world.pool.query(`CREATE SCHEMA ${SCHEMA}`);
   await world.pool.query(withNames(webhooks.ddl, { schema: SCHEMA }));
+  await world.pool.query("UPDATE tds.served SET schemas = jsonb_build_object('webhooks', $1::text)", [
+    SCHEMA,
+  ]);
 });
 afterAll(async () => await world.close());
 beforeEach(async () => {
