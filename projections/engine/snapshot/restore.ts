@@ -94,16 +94,17 @@ async function fill(
     if (!isOurs || message.projection !== build.projection) continue;
     const table = `${build.names['schema'] ?? ''}."${renamed?.[message.table] ?? message.table}"`;
     try {
-      await tx.query(
-        `INSERT INTO ${table} SELECT * FROM jsonb_populate_recordset(NULL::${table}, $1::jsonb)`,
+      // A publish that was tried again may have left a message in the log twice.
+      const { rowCount } = await tx.query(
+        `INSERT INTO ${table} SELECT * FROM jsonb_populate_recordset(NULL::${table}, $1::jsonb) ON CONFLICT DO NOTHING`,
         [JSON.stringify(message.rows)],
       );
+      counts.set(message.table, (counts.get(message.table) ?? 0) + (rowCount ?? 0));
     } catch (cause) {
       if (isStoreUnavailable(cause)) throw cause;
       const misfit = `Rows of the snapshot do not fit ${build.projection}.${message.table}`;
       throw new AppError('VERSION_MISMATCH', misfit, { cause });
     }
-    counts.set(message.table, (counts.get(message.table) ?? 0) + message.rows.length);
   }
   if (afterwards !== undefined) await tx.query(withNames(afterwards, build.names));
   return counts;
