@@ -57,7 +57,7 @@ export function createS3Store(
     },
     async read(name, { start, end }, abortSignal) {
       const command = new GetObjectCommand({ ...named(name), Range: `bytes=${start}-${end}` });
-      const { Body } = await patient.send(command, { abortSignal }).catch(asUnavailable);
+      const { Body } = await patient.send(command, { abortSignal }).catch(asAppError);
       return Body as Readable;
     },
     async write(name, body, signal) {
@@ -67,7 +67,7 @@ export function createS3Store(
       const abort = (): void => void upload.abort();
       signal.addEventListener('abort', abort, { once: true });
       try {
-        await upload.done().catch(asUnavailable);
+        await upload.done().catch(asAppError);
       } finally {
         signal.removeEventListener('abort', abort);
         body.destroy();
@@ -80,22 +80,34 @@ async function ifThere<T>(request: Promise<T>): Promise<T | null> {
   try {
     return await request;
   } catch (error) {
-    if (error instanceof S3ServiceException && error.$metadata.httpStatusCode === 404) return null;
-    return asUnavailable(error);
+    const isMissing = error instanceof S3ServiceException && error.$metadata.httpStatusCode === 404;
+    if (isMissing && error.name !== 'NoSuchBucket') return null;
+    return asAppError(error);
   }
 }
 
-/** @throws STORE_UNAVAILABLE for a transient error, the error itself otherwise */
-function asUnavailable(error: unknown): never {
+/** What the SDK throws where it finds no credentials, without a class in its API. */
+const NO_CREDENTIALS = 'CredentialsProviderError';
+
+/**
+ * @throws STORE_UNAVAILABLE for a transient error, CONFIG_INVALID for a request that the store refuses or that has no credentials,
+ *   the error itself otherwise
+ */
+function asAppError(error: unknown): never {
+  if (!(error instanceof Error)) throw error;
   const status = error instanceof S3ServiceException ? (error.$metadata.httpStatusCode ?? 0) : 0;
-  const isTimeout = error instanceof Error && error.name === 'TimeoutError';
+  const isTimeout = error.name === 'TimeoutError';
   const isUnanswered = isTimeout || isNetworkError(error);
-  if (!isUnanswered && status !== 429 && status < 500) throw error;
-  const details = { store: 'the object store' };
-  const problem = isTimeout ? 'timed out' : isUnanswered ? 'did not answer' : `answered ${status}`;
-  throw new AppError('STORE_UNAVAILABLE', `The object store ${problem}`, {
-    retryable: true,
-    cause: error,
-    details,
-  });
+  if (isUnanswered || status === 429 || status >= 500) {
+    const details = { store: 'the object store' };
+    const problem = isTimeout ? 'timed out' : isUnanswered ? 'did not answer' : `answered ${status}`;
+    throw new AppError('STORE_UNAVAILABLE', `The object store ${problem}`, {
+      retryable: true,
+      cause: error,
+      details,
+    });
+  }
+  if (!(error instanceof S3ServiceException) && error.name !== NO_CREDENTIALS) throw error;
+  const problem = status > 0 ? `The object store answered ${status}` : 'The object store cannot be used';
+  throw new AppError('CONFIG_INVALID', `${problem}: ${error.name}: ${error.message}`, { cause: error });
 }

@@ -23,6 +23,8 @@ export interface SimulatedS3 {
 }
 
 const ACCESS_KEY = 'simulated';
+/** The only bucket that does not exist. */
+export const MISSING_BUCKET = 'missing';
 
 export async function startSimulatedS3(): Promise<SimulatedS3> {
   const objects = new Map<string, Buffer>();
@@ -85,7 +87,8 @@ async function answer(
   };
   if (!request.headers.authorization?.startsWith(`AWS4-HMAC-SHA256 Credential=${ACCESS_KEY}/`)) {
     fail(403, 'AccessDenied');
-  } else if (uploadId !== null && parts === undefined) fail(404, 'NoSuchUpload');
+  } else if (key.startsWith(`${MISSING_BUCKET}/`)) fail(404, 'NoSuchBucket');
+  else if (uploadId !== null && parts === undefined) fail(404, 'NoSuchUpload');
   else if (request.method === 'POST' && searchParams.has('uploads')) {
     const id = randomUUID();
     uploads.set(id, new Map());

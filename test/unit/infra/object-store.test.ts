@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { createS3Store } from '../../../infra/object-store/s3.ts';
 import { openObjectStore } from '../../../infra/object-store/store.ts';
 import type { ObjectStore } from '../../../infra/object-store/store.ts';
-import { startSimulatedS3 } from '../../support/s3.ts';
+import { MISSING_BUCKET, startSimulatedS3 } from '../../support/s3.ts';
 import type { SimulatedS3 } from '../../support/s3.ts';
 
 let s3: SimulatedS3;
@@ -120,6 +120,32 @@ it('a read from a bucket ends with its reader, also while it waits for an answer
   expect(s3.openRequests()).toBe(1);
   body.destroy();
   await vi.waitFor(() => expect(s3.openRequests()).toBe(0));
+});
+
+it('a bucket that does not exist is not read as one without objects', async () => {
+  const store = await openObjectStore(`s3://${MISSING_BUCKET}/prefix`);
+  const refused = {
+    code: 'CONFIG_INVALID',
+    message: 'The object store answered 404: NoSuchBucket: NoSuchBucket',
+  };
+  await expect(store.text('manifest.json', signal)).rejects.toMatchObject(refused);
+  await expect(store.write('a', bodyOf(Buffer.from('b')), signal)).rejects.toMatchObject(refused);
+});
+
+it('a request without credentials says that there are none', async () => {
+  for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY']) vi.stubEnv(name, undefined);
+  vi.stubEnv('AWS_EC2_METADATA_DISABLED', 'true');
+  for (const name of ['AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE'])
+    vi.stubEnv(name, join(folder, 'none'));
+  try {
+    const store = createS3Store('bucket', 'prefix');
+    await expect(store.text('manifest.json', signal)).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringMatching(/^The object store cannot be used: .*credentials/),
+    });
+  } finally {
+    for (const [name, value] of Object.entries(s3.env)) vi.stubEnv(name, value);
+  }
 });
 
 describe('a bucket that does not answer', () => {
