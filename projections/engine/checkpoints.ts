@@ -91,18 +91,22 @@ export async function passDeletedMessages(
 /**
  * False when messages that the build has not read were deleted from the log, because a snapshot replaces them, and when the
  * log has lost messages that the build has read.
+ *
+ * @param options.passesDeleted deleted messages do not count, as for a run that passes over them
  */
 export async function canResume(
   db: Sql,
   kafka: Pick<Kafka, 'offsets'>,
   topic: Topic<unknown>,
   build: Build,
+  { passesDeleted = false }: { readonly passesDeleted?: boolean } = {},
 ): Promise<boolean> {
   const stored = await storedCheckpoints(db, ownerOf(build), topic);
   const ranges = await kafka.offsets(topic);
   return stored.every(({ partition, nextOffset }) =>
     ranges.some(
-      (range) => range.partition === partition && nextOffset >= range.low && nextOffset <= range.high,
+      ({ partition: one, low, high }) =>
+        one === partition && (nextOffset >= low || passesDeleted) && nextOffset <= high,
     ),
   );
 }

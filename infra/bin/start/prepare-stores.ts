@@ -59,7 +59,9 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
     const outdated: Projection[] = [];
     for (const projection of projections) {
       const served = await servedBuild(pool, projection);
-      const isOutsideLog = served !== null && !(await canResume(pool, kafka, projection.topic, served));
+      const passesDeleted = projection.kind === 'postgres' && projection.isExpiring === true;
+      const isOutsideLog =
+        served !== null && !(await canResume(pool, kafka, projection.topic, served, { passesDeleted }));
       if (isOutsideLog) log.warn({ projection: projection.name }, 'checkpoint outside the log');
       if (isOutsideLog || (await needsRebuild(pool, projection))) outdated.push(projection);
       else await openBuild(pool, clickhouse, projection);

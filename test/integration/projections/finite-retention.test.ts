@@ -17,6 +17,7 @@ import { toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { atEnd, projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { tds } from '../../support/tds.ts';
 
 /** Rebuilds of `usage` and `key-use` after the beginning of their topic was deleted. */
 
@@ -205,6 +206,8 @@ test('a projection whose rows expire goes on after messages that retention has d
   await observe(3n);
   const written = (await world.kafka.offsets(topics.unmovedBalances)).find(({ high }) => high > 0);
   await world.kafka.deleteBefore(topics.unmovedBalances, written?.partition ?? 0, 2);
+  const migrated = await tds(world.env, 'migrate');
+  expect([migrated.code, migrated.stdout]).toEqual([0, expect.not.stringContaining('unmoved-balances')]);
   await start();
   await publisher.close();
   const schema = (await servedBuilds(world.pool)).schema('unmoved-balances');
