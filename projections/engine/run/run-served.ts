@@ -25,6 +25,8 @@ interface RunServedDeps {
 interface Round<P> {
   readonly run: ProjectionRun | null;
   readonly outdated: readonly P[];
+  /** Details by name. */
+  readonly alarms: ReadonlyMap<string, string>;
 }
 
 /**
@@ -37,22 +39,30 @@ export async function runServed<P extends Projection>(
   run: (together: readonly P[]) => Promise<ProjectionRun>,
   deps: RunServedDeps,
 ): Promise<void> {
-  const { pool, log, releasers, fail, pollMs = 10_000 } = deps;
+  const { pool, log, alarms, releasers, fail, pollMs = 10_000 } = deps;
   const stopping = new AbortController();
   const { signal } = stopping;
   const retryWhileUnavailable = createRetryWhileUnavailable({ component: 'project', signal, log });
 
+  const raise = async (raised: Round<P>['alarms']): Promise<void> => {
+    for (const [name, detail] of raised) await alarms.raise(name, detail);
+  };
   const startRound = async (): Promise<Round<P>> => {
-    const { current, outdated } = await splitByVersion(projections, deps);
-    return { run: current.length === 0 ? null : await run(current), outdated };
+    const { current, ...held } = await splitByVersion(projections, deps);
+    await raise(held.alarms);
+    return { run: current.length === 0 ? null : await run(current), ...held };
   };
   /** Resolves when an outdated projection was rebuilt, or a running one was swapped to another version. */
-  const ended = async ({ run: running, outdated }: Round<P>): Promise<void> => {
+  const ended = async ({ run: running, outdated, alarms: raised }: Round<P>): Promise<void> => {
     const swapped = running?.done.catch((error: unknown) => {
       if (!(error instanceof AppError) || error.code !== 'VERSION_MISMATCH') throw error;
     });
-    const isRebuilt = async (): Promise<boolean> =>
-      (await Promise.all(outdated.map((one) => needsRebuild(pool, one)))).includes(false);
+    const isRebuilt = async (): Promise<boolean> => {
+      const isOutdated = await Promise.all(outdated.map((one) => needsRebuild(pool, one)));
+      // An older process that starts has cleared them, or PostgreSQL has lost them in a fail-over.
+      if (!isOutdated.includes(false)) await raise(raised);
+      return isOutdated.includes(false);
+    };
     if (outdated.length === 0) return await swapped;
     const polling = new AbortController();
     const rebuilt = pollUntil(
@@ -100,7 +110,7 @@ export function rebuildOf(projections: readonly { readonly name: string }[]): st
 async function splitByVersion<P extends Projection>(
   projections: readonly P[],
   { pool, alarms, log }: RunServedDeps,
-): Promise<{ current: P[]; outdated: P[] }> {
+): Promise<Omit<Round<P>, 'run'> & { readonly current: P[] }> {
   const [current, outdated]: [P[], P[]] = [[], []];
   const older: { readonly projection: P; readonly served: number | null }[] = [];
   let isHeld = false;
@@ -124,13 +134,15 @@ async function splitByVersion<P extends Projection>(
     }
   }
   const command = rebuildOf(older.map(({ projection }) => projection));
+  const raised = new Map<string, string>();
   for (const { projection, served } of older) {
     const { name, version } = projection;
     log.error({ projection: name, served, version }, `projection not started: run \`${command}\``);
     const found = served === null ? 'not built' : `served in version ${served}`;
     const detail = `${name} is ${found}, this program writes version ${version}`;
-    await alarms.raise(alarmOf(projection), `${detail}: run \`${command}\``);
+    raised.set(alarmOf(projection), `${detail}: run \`${command}\``);
   }
   await alarms.clear(current.map(alarmOf));
-  return { current: isHeld ? current.filter((one) => !isInsertedLast(one)) : current, outdated };
+  const running = isHeld ? current.filter((one) => !isInsertedLast(one)) : current;
+  return { current: running, outdated, alarms: raised };
 }

@@ -86,6 +86,11 @@ test('a projection of another version stands still until it is rebuilt, and stop
     }),
   ]);
 
+  // An older program beside it, started again, does not know that anything is outdated.
+  const beside = await program('beside', [transfers]);
+  await until(async () => (await raisedAlarms(own.pool)).length === 1);
+  await beside.stop();
+
   await rebuildAndSwap(newer);
   await own.publish(blocks(8, 2));
   await until(async () => (await rowsOf('transfers')) === 10 * perBlock);
