@@ -52,21 +52,23 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
       const wanted = namedProjections(names, options.all);
       const runs = options.all ? wanted.map((one) => [one]) : [wanted];
       const print = options.json ? (): void => {} : say;
-      const reports = await withStores(commandConfig(process.env), 'tds-rebuild', log, async (stores) => {
-        const done: RebuildReport[] = [];
-        for (const run of runs) {
-          const report = await rebuildNow(stores, run, {
-            swap: options.swap,
-            quiet: options.json,
-            requestedBy: options.requestedBy,
-          });
-          done.push(report);
-          for (const line of rebuildLines(report)) print(line);
-          if (report.isSwapped && options.drop) await dropPrevious(stores, report, print);
-        }
-        return done;
-      });
-      if (options.json) say(JSON.stringify(reports, null, 2));
+      const done: RebuildReport[] = [];
+      try {
+        await withStores(commandConfig(process.env), 'tds-rebuild', log, async (stores) => {
+          for (const run of runs) {
+            const report = await rebuildNow(stores, run, {
+              swap: options.swap,
+              quiet: options.json,
+              requestedBy: options.requestedBy,
+            });
+            done.push(report);
+            for (const line of rebuildLines(report)) print(line);
+            if (report.isSwapped && options.drop) await dropPrevious(stores, report, print);
+          }
+        });
+      } finally {
+        if (options.json && done.length > 0) say(JSON.stringify(done, null, 2));
+      }
     });
   buildsCommand(program, log, say);
 }

@@ -10,7 +10,7 @@ import { endingWith } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
-import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
+import { dropBuild, listBuilds, withRebuildLock } from '../../../projections/engine/builds.ts';
 import { lockServed, withWritersStopped } from '../../../projections/engine/served-lock.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { Projection } from '../../../projections/define.ts';
@@ -25,6 +25,7 @@ import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
 import { atEnd, projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { tds } from '../../support/tds.ts';
 
 /** Read models made anew from the log, beside a runner that goes on writing what is served. */
 
@@ -454,6 +455,18 @@ describe('a rebuild refuses', () => {
     await expect(
       world.select(`SELECT 1 AS x FROM transfers_v${transfers.version}_b${shadow}`),
     ).rejects.toThrow();
+  });
+
+  test('one of all, after the reports of those before it are printed as JSON', async () => {
+    await world.catchUp();
+    const { code, stdout, stderr } = await withRebuildLock(
+      world.pool,
+      ['transfers'],
+      async () => await tds(world.env, 'rebuild', '--all', '--json'),
+    );
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/Another process is rebuilding transfers\n$/)]);
+    const [first, ...more] = JSON.parse(stdout) as RebuildReport[];
+    expect([first?.builds.map(({ projection }) => projection), more]).toEqual([['transfer-counts'], []]);
   });
 
   test('when the beginning of the topic is gone', async () => {
