@@ -21,7 +21,7 @@ export interface HttpClientOptions {
 }
 
 export interface HttpAnswer {
-  /** Below 500, and none that asks for another attempt. */
+  /** Below 500, and none that asks for another attempt, unless `isAnswer` accepts the body. */
   readonly status: number;
   readonly body: Buffer;
 }
@@ -30,7 +30,12 @@ export interface HttpClient {
   /** GET, or POST with a body. @throws AppError, retryable where another attempt may succeed */
   exchange(
     url: string,
-    options: { readonly json?: string; readonly signal?: AbortSignal | undefined },
+    options: {
+      readonly json?: string;
+      readonly signal?: AbortSignal | undefined;
+      /** Whether the body is an answer although its status asks for another attempt. */
+      readonly isAnswer?: ((body: Buffer) => boolean) | undefined;
+    },
   ): Promise<HttpAnswer>;
   close(): Promise<void>;
 }
@@ -44,7 +49,7 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
   const agent = new Agent({ connections: options.maxConcurrent, pipelining: 1, keepAliveTimeout: 30_000 });
   let closed = false;
   return {
-    async exchange(url, { json, signal }) {
+    async exchange(url, { json, signal, isAnswer }) {
       const timeout = AbortSignal.timeout(timeoutMs);
       try {
         const response = await request(url, {
@@ -70,13 +75,15 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
           chunks.push(chunk);
         }
         const status = response.statusCode;
-        if (status === 408 || status === 425 || status === 429 || status >= 500) {
+        const body = Buffer.concat(chunks);
+        const isFailure = status === 408 || status === 425 || status === 429 || status >= 500;
+        if (isFailure && isAnswer?.(body) !== true) {
           throw new AppError(unreachable, `${errorPrefix}HTTP ${status}`, {
             retryable: true,
             details: { retryAfterMs: readRetryAfter(response.headers['retry-after'], clock.wallTime()) },
           });
         }
-        return { status, body: Buffer.concat(chunks) };
+        return { status, body };
       } catch (cause) {
         if (cause instanceof AppError) throw cause;
         if (signal?.aborted === true || closed)

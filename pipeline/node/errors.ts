@@ -12,11 +12,15 @@ export const rpcCodes = {
   /** The call reverted; some nodes return it for a missing entry point. */
   contractError: 40,
   executionError: 41,
-  /** Pathfinder's refusal of a batch. */
+  /** Pathfinder's refusals of a batch, and of one with too many calls. */
   invalidRequest: -32600,
+  parseError: -32700,
   /** Refusals of a batch by nodes on jsonrpsee, such as Madara. */
   batchesNotSupported: -32005,
   batchTooLarge: -32010,
+  batchAnswerTooLarge: -32011,
+  /** dRPC's refusal of a batch with more calls than the plan allows, three on the free one. */
+  batchTooLargeForPlan: 31,
   /** The rate limit of a provider that states it with HTTP 200. */
   tooManyRequests: 429,
   internalError: -32603,

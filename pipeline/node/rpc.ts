@@ -47,7 +47,13 @@ const BACKOFF = { baseMs: 200, maxMs: 3000 };
 const MAX_RETRY_AFTER_MS = 10_000;
 /** A batch is tried again so long after the node has refused one: the refusal may have been of its size, or of another node. */
 const BATCH_REFUSED_MS = 600_000;
-const BATCH_REFUSALS = [rpcCodes.invalidRequest, rpcCodes.batchesNotSupported, rpcCodes.batchTooLarge];
+const BATCH_REFUSALS = [
+  rpcCodes.invalidRequest,
+  rpcCodes.parseError,
+  rpcCodes.batchesNotSupported,
+  rpcCodes.batchTooLarge,
+  rpcCodes.batchAnswerTooLarge,
+];
 
 /** HTTP requests to the node, with a time-out per exchange, a size limit, and retries with backoff and jitter. */
 function createExchange(options: RpcOptions) {
@@ -70,7 +76,9 @@ function createExchange(options: RpcOptions) {
   ): Promise<T> => {
     const end = metrics.seconds.startTimer({ method: name });
     try {
-      const answer = read(parseAnswer(await http.exchange(url, { json: JSON.stringify(body), signal })));
+      const json = JSON.stringify(body);
+      const isAnswer = Array.isArray(body) ? isRefusedByPlan : undefined;
+      const answer = read(parseAnswer(await http.exchange(url, { json, signal, isAnswer })));
       end({ outcome: 'ok' });
       return answer;
     } catch (error) {
@@ -161,22 +169,40 @@ interface JsonAnswer {
 }
 
 function parseAnswer({ status, body }: HttpAnswer): JsonAnswer {
-  let json: unknown;
-  try {
-    json = JSON.parse(body.toString('utf8'));
-  } catch {
-    // Stays undefined.
-  }
+  const json = parseJson(body);
   // The body of a gateway's error may be JSON as well.
   if (status >= 300 && !isFromNode(json)) throw new AppError('NODE_UNREACHABLE', `${PREFIX}HTTP ${status}`);
   if (json === undefined) throw invalidAnswer('the answer is not valid JSON');
   return { json, bytes: body.length };
 }
 
+/** undefined where it is not JSON. */
+function parseJson(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+/** dRPC answers with HTTP 500 and a list that may be shorter than the batch. */
+function isRefusedByPlan(body: Buffer): boolean {
+  return isTooLargeForPlan(parseJson(body));
+}
+
+function isTooLargeForPlan(json: unknown): boolean {
+  const items: readonly unknown[] = Array.isArray(json) ? json : [json];
+  return items.length > 0 && items.every((item) => codeOf(item) === rpcCodes.batchTooLargeForPlan);
+}
+
+function codeOf(json: unknown): unknown {
+  return isObject(json) && isObject(json['error']) ? json['error']['code'] : undefined;
+}
+
 /** True for a batch and for a JSON-RPC error. */
 function isFromNode(json: unknown): boolean {
   if (Array.isArray(json)) return true;
-  return isObject(json) && isObject(json['error']) && Number.isInteger(json['error']['code']);
+  return Number.isInteger(codeOf(json));
 }
 
 /** null: the node refuses batches. */
@@ -186,6 +212,7 @@ function readBatch<T>(
   json: unknown,
   bytes: number,
 ): Outcome<T>[] | null {
+  if (isTooLargeForPlan(json)) return null;
   if (!Array.isArray(json)) {
     const refusal = readEnvelope(`${calls[0]?.method ?? ''}[]`, json, null);
     if (refusal.ok) throw invalidAnswer('the answer to a batch is a single result');

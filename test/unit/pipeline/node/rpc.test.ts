@@ -252,7 +252,7 @@ describe('a batch', () => {
         ? { body: JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message: 'no batches' } }) }
         : ok(id, id);
 
-  test.each([-32600, -32005, -32010])(
+  test.each([-32600, -32700, -32005, -32010, -32011])(
     'is sent as single calls to a node that refuses batches with %i, for ten minutes at once',
     async (code) => {
       let now = 0;
@@ -268,6 +268,41 @@ describe('a batch', () => {
       expect(await rpc.batch([ask, ask, ask])).toEqual(values);
       expect(calls()).toBe(11);
       expect(slept).toEqual([]);
+    },
+  );
+
+  const overPlan = {
+    error: { code: 31, message: 'Batch of more than 3 requests are not allowed on free plan' },
+  };
+
+  test.each<[string, (id: number) => unknown]>([
+    ['a list of one error', (id) => [{ jsonrpc: '2.0', id, ...overPlan }]],
+    ['an error of each call', (id) => [0, 1, 2, 3].map((n) => ({ jsonrpc: '2.0', id: id + n, ...overPlan }))],
+    ['an error', () => ({ jsonrpc: '2.0', id: null, ...overPlan })],
+  ])(
+    'is sent as single calls at once to a provider whose plan does not allow its size, with HTTP 500 and %s',
+    async (_, refusal) => {
+      const { rpc, calls, slept } = await rpcTo(({ id }, _count, isBatch) =>
+        isBatch ? { status: 500, body: JSON.stringify(refusal(id)) } : ok(id, id),
+      );
+      const values = [1, 2, 3, 4].map(() => ({ ok: true, value: expect.any(Number) }));
+      expect(await rpc.batch([ask, ask, ask, ask])).toEqual(values);
+      expect(await rpc.batch([ask, ask, ask, ask])).toEqual(values);
+      expect(calls()).toBe(9);
+      expect(slept).toEqual([]);
+    },
+  );
+
+  test.each([['[]'], ['[{"id":1,"error":{"code":-32603,"message":"x"}}]'], ['']])(
+    'is retried whole after HTTP 500 with another body: %s',
+    async (body) => {
+      const { rpc, calls } = await rpcTo(({ id }, count) =>
+        count < 3
+          ? { status: 500, body }
+          : { body: JSON.stringify([id, id + 1].map((each) => ({ jsonrpc: '2.0', id: each, result: 1 }))) },
+      );
+      expect(await rpc.batch([ask, ask])).toMatchObject([{ ok: true }, { ok: true }]);
+      expect(calls()).toBe(3);
     },
   );
 
