@@ -24,6 +24,10 @@ export const rpcCodes = {
   /** The rate limit of a provider that states it with HTTP 200. */
   tooManyRequests: 429,
   internalError: -32603,
+  /** dRPC's own: none of its nodes can take the call now, the call was cancelled, and an internal error. */
+  noUpstream: 12,
+  upstreamCancelled: 14,
+  upstreamFailed: 19,
 } as const;
 
 /** Characters of a message of the node that an error keeps. */
@@ -44,13 +48,17 @@ export class RpcError extends AppError {
   }
 }
 
-/** JSON-RPC's internal error, its server range, and a rate limit: the call may be valid. */
+const SERVER_FAULTS: readonly number[] = [
+  rpcCodes.internalError,
+  rpcCodes.tooManyRequests,
+  rpcCodes.noUpstream,
+  rpcCodes.upstreamCancelled,
+  rpcCodes.upstreamFailed,
+];
+
+/** JSON-RPC's internal error, its server range, a rate limit, and what fails between a provider and its nodes: the call may be valid. */
 function isServerFault(rpcCode: number): boolean {
-  return (
-    rpcCode === rpcCodes.internalError ||
-    rpcCode === rpcCodes.tooManyRequests ||
-    (rpcCode <= -32000 && rpcCode >= -32099)
-  );
+  return SERVER_FAULTS.includes(rpcCode) || (rpcCode <= -32000 && rpcCode >= -32099);
 }
 
 export function isRpcError(error: unknown, ...codes: readonly number[]): error is RpcError {

@@ -122,13 +122,21 @@ function readAt(node: ClassifyingNode, { hash }: BlockPoint): ChainReader {
   };
 }
 
+/** What fails for another reason than the state of the block. */
+const FAILURES = [
+  rpcCodes.internalError,
+  rpcCodes.tooManyRequests,
+  rpcCodes.upstreamCancelled,
+  rpcCodes.upstreamFailed,
+];
+
 /**
  * 24 is block not found, which nodes also return for a block that is orphaned or whose state is pruned. Some return a code
  * of their own. What fails for another reason fails for the newest state too.
  */
 function mayBePruned(error: unknown): boolean {
   const isFromNode = error instanceof AppError && error.code === 'NODE_ERROR';
-  return isFromNode && !isRpcError(error, rpcCodes.internalError, rpcCodes.tooManyRequests);
+  return isFromNode && !isRpcError(error, ...FAILURES);
 }
 
 /** Whatever the failure, the block waits until its contracts are classified. */

@@ -77,13 +77,21 @@ describe('call retries', () => {
   test.each<[string, Answer]>([
     ['HTTP 503', ({ id }, count) => (count < 3 ? { status: 503, body: '' } : ok(id, 1))],
     ['HTTP 429', ({ id }, count) => (count < 3 ? { status: 429, body: '' } : ok(id, 1))],
-    [
-      'a rate limit in HTTP 200',
+    ...[
+      ['a rate limit', 200, 429],
+      ['no node of the provider for the call', 400, 12],
+      ['a call that the provider cancelled', 200, 14],
+      ['an internal error of the provider', 200, 19],
+    ].map(([what, status, code]): [string, Answer] => [
+      `${what} in HTTP ${status}`,
       ({ id }, count) =>
         count < 3
-          ? { body: JSON.stringify({ jsonrpc: '2.0', id, error: { code: 429, message: 'x' } }) }
+          ? {
+              status: Number(status),
+              body: JSON.stringify({ jsonrpc: '2.0', id, error: { code, message: 'x' } }),
+            }
           : ok(id, 1),
-    ],
+    ]),
     ['a reset connection', ({ id }, count) => (count < 3 ? 'reset' : ok(id, 1))],
     ['truncated JSON', ({ id }, count) => (count < 3 ? { body: ok(id, 1).body.slice(0, 9) } : ok(id, 1))],
     ['an empty answer', ({ id }, count) => (count < 3 ? { body: '' } : ok(id, 1))],
