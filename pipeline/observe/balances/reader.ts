@@ -60,6 +60,8 @@ const CONCURRENT_CALLS = 4;
 const CONCURRENT_SPLIT_CALLS = 2;
 /** One batch of calls with its retries; then its pairs are read at a newer block. */
 const READ_TIMEOUT_MS = 15_000;
+/** Calls for balances overtake those for metadata, which wait for contracts that keep the node busy for seconds. */
+const PRIORITY = 1;
 const RETRY_MS = 1000;
 /** A request within this time of a read at the newest block is answered by that read. */
 const WINDOW_MS = 1000;
@@ -223,7 +225,7 @@ function paceBatches(
     async callMany(requests, at) {
       await Promise.all(requests.map(() => queue.add(async () => {}, { signal })));
       const within = AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]);
-      return await node.callMany(requests, at, { signal: within });
+      return await node.callMany(requests, at, { signal: within, priority: PRIORITY });
     },
   };
 }

@@ -34,7 +34,12 @@ function world({
   hangs?: (pairs: readonly FunctionCall[]) => boolean;
 } = {}) {
   const published: Published[] = [];
-  const calls: { accounts: bigint[]; signal: AbortSignal | undefined; answer: () => void }[] = [];
+  const calls: {
+    accounts: bigint[];
+    signal: AbortSignal | undefined;
+    priority: number;
+    answer: () => void;
+  }[] = [];
   const stopping = new AbortController();
   const metrics = createMetrics('observe');
   const fail = (error: unknown): never => {
@@ -67,10 +72,10 @@ function world({
   };
   const reader = startBalanceReader(observer, {
     node: {
-      callMany: async (requests, _, { signal } = {}) => {
+      callMany: async (requests, _, { signal, priority = 0 } = {}) => {
         const { promise, resolve } = Promise.withResolvers<void>();
         const accounts = requests.map(({ calldata: [account = ZERO_FELT] }) => BigInt(account));
-        calls.push({ accounts, signal, answer: resolve });
+        calls.push({ accounts, signal, priority, answer: resolve });
         if (hangs(requests)) await promise;
         else if (fails?.(requests) === true)
           throw new AppError('NODE_UNREACHABLE', 'time-out', { retryable: true });
@@ -102,6 +107,14 @@ it('reads the balance of a second caller in the next call, however many the firs
   expect(next?.accounts).toHaveLength(50);
   expect(next?.accounts).toContain(1_000_000n);
   expect(await metrics.metrics()).toMatch(/tds_balance_reads_total\{.*outcome="dropped".*\} 4000/);
+});
+
+it('overtakes the calls to the node that read metadata', async () => {
+  const { reader, calls } = world();
+  reader.request({ account: toFelt(1n), token, caller: 'a', requestedAt: 1000 });
+  reader.wake();
+  await vi.waitFor(() => expect(calls).toHaveLength(1));
+  expect(calls[0]?.priority).toBeGreaterThan(0);
 });
 
 it('keeps for ever what a pair has, and that a pair that moved has nothing; nothing else', async () => {
