@@ -67,8 +67,10 @@ export type Health = ReturnType<typeof createHealth>;
  * Nodes behind one address may answer different blocks in turn, so only one not seen before, at no lower height, is new; and
  * none below the index, where a node that still syncs adds blocks.
  */
-function newestHead(newest: Head | null, indexed: number, { height, hash }: BlockPoint, now: number): Head {
+function newestHead(newest: Head | null, indexed: number, head: BlockPoint | null, now: number): Head {
   const known = newest ?? { height: indexed, hashes: new Set(), since: now };
+  if (head === null) return known;
+  const { height, hash } = head;
   if (height > known.height) return { height, hashes: new Set([hash]), since: now };
   if (height < known.height || known.hashes.has(hash)) return known;
   return { height, hashes: new Set([...known.hashes, hash]), since: now };
@@ -82,18 +84,20 @@ function isStalledHead({ hashes, since }: Head, headStallMs: number, now: number
 }
 
 /**
- * @param answered height of the block that the node has answered now
+ * @param answered the block that the node has answered now; null: none
  * @param timestamp unix seconds of the newest block; null: unknown
  */
 function describeStall(
   { height, hashes, since }: Head,
-  answered: number,
+  answered: BlockPoint | null,
   timestamp: number | null,
   now: number,
 ): string {
   const start = new Date(since).toISOString();
-  if (hashes.size === 0)
-    return `the newest block of the node has been below the index (${height}) since ${start}; it was ${answered} when this alarm was raised`;
+  if (hashes.size === 0) {
+    const last = answered === null ? 'it had none' : `it was ${answered.height}`;
+    return `the newest block of the node has been below the index (${height}) since ${start}; ${last} when this alarm was raised`;
+  }
   const age = timestamp === null ? null : Math.round(now / 1000 - timestamp);
   const ageDetail = age === null ? '' : `; its timestamp was ${age} s ago when this alarm was raised`;
   return `the newest block of the node has been ${height} since ${start}${ageDetail}`;
@@ -165,12 +169,13 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
      * The writer of the chunk has read the node's newest block. Raises an alarm once the node has had no new one for
      * `headStallMs`, and clears it at the next.
      *
+     * @param head null: the node has no block
      * @param indexed the highest indexed height; -1: none
      * @param readTimestamp unix seconds of the block at a height
      */
     async headSeen(
       chunk: string,
-      head: BlockPoint,
+      head: BlockPoint | null,
       indexed: number,
       readTimestamp: (height: number) => Promise<number>,
     ): Promise<void> {
@@ -184,7 +189,7 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
         if (!isStalled) return await store.clearAlarms([HEAD_STALLED], state.fence);
         // A node that is stuck may not return block headers.
         const timestamp = await readTimestamp(newest.height).catch(() => null);
-        const detail = describeStall(newest, head.height, timestamp, now);
+        const detail = describeStall(newest, head, timestamp, now);
         log.error({ detail }, 'head of the node stalled');
         await store.raiseAlarm(HEAD_STALLED, detail, state.fence);
       });

@@ -101,7 +101,11 @@ async function step(live: Live): Promise<Step> {
     return 'more';
   }
   const head = await deps.node.blockHashAndNumber(options);
-  if (head === null) return 'idle';
+  if (head === null) {
+    // A new chain may have none yet.
+    if (indexedHeight(indexed) >= 0) await live.headSeen(null, indexedHeight(indexed));
+    return 'idle';
+  }
   const isFirst = heads.height() === -1;
   heads.observe(head);
   await live.headSeen(head, indexedHeight(indexed));

@@ -201,8 +201,8 @@ export interface ChunkTask {
   readonly replaced: { top: number };
   /** Reports a successful step, or that there is nothing to do. */
   progress(): Promise<void>;
-  /** Reports the head that the node has answered, and the highest indexed height; -1: none. */
-  readonly headSeen: (head: BlockPoint, indexed: number) => Promise<void>;
+  /** Reports the head that the node has answered (null: it has no block), and the highest indexed height; -1: none. */
+  readonly headSeen: (head: BlockPoint | null, indexed: number) => Promise<void>;
   /** Reports a request for the height accepted on L1; null: the node answered. Never rejects. */
   readonly l1Requested: (failure: unknown) => Promise<void>;
   /** Called when blocks are to be reverted: the head of the chain may be lower than before. */

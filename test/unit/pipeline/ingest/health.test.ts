@@ -127,12 +127,13 @@ describe('the head of a node that answers', () => {
       if (isHeaderAnswered) return now / 1000 - 302;
       throw new AppError('NODE_UNREACHABLE', 'no answer', { retryable: true });
     };
-    return async (seconds: number, ...heads: readonly [height: number, hash: bigint][]) => {
+    return async (seconds: number, ...heads: readonly ([height: number, hash: bigint] | null)[]) => {
       await earlier;
       for (let second = 0; second < seconds; second += 1) {
         now += 1000;
-        const [height, hash] = heads[second % heads.length]!;
-        await health.headSeen('live', { height, hash: toFelt(hash) }, indexed, readTimestamp);
+        const head = heads[second % heads.length] ?? null;
+        const point = head && { height: head[0], hash: toFelt(head[1]) };
+        await health.headSeen('live', point, indexed, readTimestamp);
       }
       return [...store.alarms.values()];
     };
@@ -175,6 +176,16 @@ describe('the head of a node that answers', () => {
     },
   );
 
+  test('raises an alarm while it has no block, until it has one at the index', async () => {
+    const see = watchHeads({ indexed: 1000 });
+    expect(await see(300, null)).toEqual([]);
+    const detail =
+      'the newest block of the node has been below the index (1000) since 2023-11-14T22:13:21.000Z; it had none when this alarm was raised';
+    expect(await see(1, null)).toEqual([detail]);
+    expect(await see(1, [999, 999n])).toEqual([detail]);
+    expect(await see(1, [1000, 1000n])).toEqual([]);
+  });
+
   test('raises no alarm while one of two nodes at one address is below the index', async () => {
     const see = watchHeads({ indexed: 1000, alarm: 'an alarm of an earlier process' });
     expect(await see(1, [998, 998n])).toHaveLength(1);
@@ -183,6 +194,32 @@ describe('the head of a node that answers', () => {
       expect(await see(100, [height - 2, BigInt(height - 2)], [height, BigInt(height)])).toEqual([]);
     }
   });
+});
+
+test('raises an alarm while the node has lost all blocks, but not before the first', async () => {
+  const world = createWorld({ seed: 4, blocks: 30 });
+  let isEmpty = true;
+  world.startIngester({
+    node: {
+      blockHashAndNumber: async () => {
+        const { height, hash } = world.chain.at(world.chain.head())!.body;
+        return isEmpty ? null : { height, hash };
+      },
+    },
+    settings: { headStallMs: 60_000 },
+  });
+  await world.clock.run(70_000);
+  expect(alarmsOf(world)).toEqual([]);
+  isEmpty = false;
+  await world.clock.run(10_000);
+  expect(alarmsOf(world)).toEqual([]);
+  isEmpty = true;
+  await world.clock.run(70_000);
+  expect(alarmsOf(world)).toEqual(['node.head-stalled']);
+  isEmpty = false;
+  world.chain.advance(1);
+  await world.clock.run(10_000);
+  expect(alarmsOf(world)).toEqual([]);
 });
 
 test('raises no alarm while the chain grows towards the first height', async () => {
