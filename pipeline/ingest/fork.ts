@@ -151,7 +151,7 @@ export async function assertStillFinal(
   }
   throw new AppError(
     'REORG_BELOW_L1',
-    `the node has another block at height ${point.height} than ${point.hash}, which was accepted on L1`,
+    `the node has another block at height ${point.height} than ${point.hash}, which was accepted on L1; if the node is right, run tds revert ${point.height} ${point.hash} and restart the ingester`,
     { details: { ...point } },
   );
 }

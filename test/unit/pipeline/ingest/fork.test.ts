@@ -90,6 +90,9 @@ describe('findFork', () => {
     await expect(findFork(final.node, final.indexed(30, 10), 30)).rejects.toMatchObject({
       code: 'REORG_BELOW_L1',
       retryable: false,
+      message: expect.stringMatching(
+        /; if the node is right, run tds revert 10 0x[0-9a-f]{64} and restart the ingester$/,
+      ),
     });
     const behind = forkedChains(5, () => 'node', 3);
     await expect(findFork(behind.node, behind.indexed(30, 10), 30)).rejects.toMatchObject({
