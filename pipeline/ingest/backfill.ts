@@ -1,8 +1,6 @@
 import type { Felt } from '../../schemas/felt.ts';
-import { isRpcError, rpcCodes } from '../node/errors.ts';
-import type { BlockHeader } from '../node/types.ts';
 import { createPublishPlan } from './contract-facts.ts';
-import { assertStillFinal, inconsistent, linkedLength } from './fork.ts';
+import { assertStillFinal, headerOf, inconsistent, linkedLength } from './fork.ts';
 import type { ChunkTask, IngestDeps } from './ports.ts';
 import { createBlockPrefetch } from './prefetch.ts';
 import type { Prefetch, ReadyBlock } from './prefetch.ts';
@@ -83,24 +81,14 @@ async function nextLinked(
   if (linked === 0 && tip !== null) await assertStillFinal(deps.node, { height: cursor - 1, hash: tip });
   const first = items[0]?.block;
   if (tip === null && first !== undefined && cursor > 0) {
-    const below = await headerOf(deps, cursor - 1);
+    const below = await headerOf(deps.node, cursor - 1);
     if (below !== null && below.hash !== first.parent_hash) throw inconsistent(cursor);
   }
   const last = items[linked - 1]?.block;
   if (last?.height !== end) return items.slice(0, Math.max(0, linked - 1));
-  const parentAbove = above ?? (await headerOf(deps, end + 1))?.parentHash ?? null;
+  const parentAbove = above ?? (await headerOf(deps.node, end + 1))?.parentHash ?? null;
   if (parentAbove !== null && parentAbove !== last.hash) throw inconsistent(end);
   return items.slice(0, linked);
-}
-
-/** null: the node does not have the block. */
-async function headerOf({ node }: IngestDeps, height: number): Promise<BlockHeader | null> {
-  try {
-    return await node.getBlockHeader(height);
-  } catch (error) {
-    if (isRpcError(error, rpcCodes.blockNotFound)) return null;
-    throw error;
-  }
 }
 
 /** The hashes that the neighbouring chunks expect at this chunk's borders; null where they are not known. */

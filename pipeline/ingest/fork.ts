@@ -1,5 +1,6 @@
 import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { isRpcError, rpcCodes } from '../node/errors.ts';
 import type { BlockHeader, BlockPoint, CallOptions, Node } from '../node/types.ts';
 import type { Chunk, RecordedHeader } from './ports.ts';
 
@@ -161,6 +162,20 @@ export function inconsistent(height: number): AppError {
     retryable: true,
     details: { height },
   });
+}
+
+/** null: the node does not have the block. */
+export async function headerOf(
+  node: HeaderSource,
+  height: number,
+  options?: CallOptions,
+): Promise<BlockHeader | null> {
+  try {
+    return await node.getBlockHeader(height, options);
+  } catch (error) {
+    if (isRpcError(error, rpcCodes.blockNotFound)) return null;
+    throw error;
+  }
 }
 
 /** Number of leading blocks that form a chain on top of `parent` (null: on any block). */

@@ -1,4 +1,5 @@
 import type { BlockPoint } from '../node/types.ts';
+import { headerOf } from './fork.ts';
 import type { IndexedChain } from './fork.ts';
 import type { ChunkTask, IngestDeps } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
@@ -190,15 +191,16 @@ export function startL1Watch(
   };
   void poll();
 
-  /** False if the indexed block at `height` is not the one accepted on L1. */
+  /** False if the node does not show the indexed block at `height` as accepted on L1. */
   const finalize = async (indexed: IndexedChain, height: number, point: BlockPoint): Promise<boolean> => {
     // Read again by number: finality is irrevocable, so one answer is not enough.
-    const { hash, status } = await node.getBlockHeader(height, options);
-    const isAccepted = status === 'ACCEPTED_ON_L1' && (height < point.height || hash === point.hash);
-    if (!isAccepted || hash !== indexed.hashAt(height)) {
+    const served = await headerOf(node, height, options);
+    const hash = indexed.hashAt(height);
+    const isAccepted = served?.status === 'ACCEPTED_ON_L1' && served.hash === hash;
+    if (hash === null || !isAccepted || (height === point.height && hash !== point.hash)) {
       log.warn(
-        { height, hash, status, indexed: indexed.hashAt(height) },
-        'block accepted on L1 differs from the indexed one',
+        { height, hash: served?.hash ?? null, status: served?.status ?? null, indexed: hash },
+        'block accepted on L1 differs from the indexed one, or the node that answered lacks it',
       );
       return false;
     }

@@ -1,4 +1,5 @@
 import { AppError } from '../../schemas/errors.ts';
+import { isRpcError, rpcCodes } from '../node/errors.ts';
 import type { FetchedBlock } from '../node/types.ts';
 import { resolveContracts } from './contract-facts.ts';
 import type { IngestDeps, PublishedBlock } from './ports.ts';
@@ -23,10 +24,11 @@ export function createBlockPrefetch(
     maxBlocks: PREFETCH_BLOCKS,
     fetch: async (height, closed) => {
       const { finalOnly, signal, priority } = options;
-      const { body, status, bytes } = await node.getBlockWithReceipts(height, {
-        signal: AbortSignal.any([closed, signal]),
-        priority,
-      });
+      const { body, status, bytes } = await node
+        .getBlockWithReceipts(height, { signal: AbortSignal.any([closed, signal]), priority })
+        .catch((error: unknown) => {
+          throw finalOnly && isRpcError(error, rpcCodes.blockNotFound) ? notFinal(height) : error;
+        });
       if (finalOnly && status !== 'ACCEPTED_ON_L1') throw notFinal(height);
       return { block: body, contracts: await resolveContracts(deps, body, { priority }), status, bytes };
     },
@@ -35,10 +37,14 @@ export function createBlockPrefetch(
 
 /** Another node behind the load balancer may be behind, or on a dead fork. */
 function notFinal(height: number): AppError {
-  return new AppError('NODE_INCONSISTENT', `the node does not show block ${height} as accepted on L1`, {
-    retryable: true,
-    details: { height },
-  });
+  return new AppError(
+    'NODE_INCONSISTENT',
+    `the node lacks block ${height}, or does not show it as accepted on L1`,
+    {
+      retryable: true,
+      details: { height },
+    },
+  );
 }
 
 export interface PrefetchOptions<T> {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { RpcError, rpcCodes } from '../../../../pipeline/node/errors.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
@@ -62,3 +62,30 @@ test.each([
     expect(lastBlocks()).toEqual([bodyAt(END).hash]);
   },
 );
+
+test('final blocks that one of the nodes at an address lacks are indexed without an alarm', async () => {
+  const { chain, clock, store, startIngester } = createWorld({ seed: 4, blocks: 30 });
+  chain.acceptOnL1(20);
+  const raised = vi.spyOn(store, 'raiseAlarm');
+  const requested = new Set<unknown>();
+  startIngester({
+    settings: { backfillConcurrency: 1 },
+    node: {
+      async getBlockWithReceipts(id) {
+        if (!requested.has(id)) {
+          requested.add(id);
+          throw new RpcError('block', rpcCodes.blockNotFound, 'Block not found', null);
+        }
+        return {
+          body: chain.at(Number(id))!.body,
+          status: 'ACCEPTED_ON_L1',
+          eventCommitment: null,
+          bytes: 500,
+        };
+      },
+    },
+  });
+  await clock.run(60_000);
+  expect((await store.chunks()).filter(({ end, finished }) => end !== null && !finished)).toEqual([]);
+  expect(raised).not.toHaveBeenCalled();
+});

@@ -1,5 +1,5 @@
 import { Registry } from 'prom-client';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 
 import { systemClock } from '../../../../infra/clock.ts';
 import { createLogger } from '../../../../infra/log.ts';
@@ -7,6 +7,7 @@ import type { IndexedChain } from '../../../../pipeline/ingest/fork.ts';
 import { createHeads, startL1Watch } from '../../../../pipeline/ingest/heads.ts';
 import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
 import type { IngestDeps, IngestSettings, Lease } from '../../../../pipeline/ingest/ports.ts';
+import { RpcError, rpcCodes } from '../../../../pipeline/node/errors.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 import { topics } from '../../../../schemas/topics.ts';
 import { createWorld } from '../../../simulate/world.ts';
@@ -245,6 +246,33 @@ describe('the height accepted on L1', () => {
     await watch.apply(indexed);
     expect(stored).toEqual([50]);
     watch.stop();
+  });
+
+  test('becomes final without an alarm although a node at the same address lacks its block', async () => {
+    const world = createWorld({ seed: 1, blocks: 60 });
+    const raised = vi.spyOn(world.store, 'raiseAlarm');
+    let isLacking = false;
+    world.startIngester({
+      node: {
+        getBlockHeader: async (id) => {
+          const height = typeof id === 'number' ? id : world.chain.head();
+          if (isLacking) {
+            isLacking = false;
+            throw new RpcError('header', rpcCodes.blockNotFound, 'Block not found', null);
+          }
+          const { hash, parent_hash: parentHash, timestamp } = world.chain.at(height)!.body;
+          return { height, hash, parentHash, timestamp, status: 'ACCEPTED_ON_L1', transactionCount: 0 };
+        },
+      },
+    });
+    await world.clock.run(10_000);
+    isLacking = true;
+    world.chain.acceptOnL1(45);
+    await world.clock.run(10_000);
+    const chunks = await world.store.chunks();
+    expect(chunks.find(({ name }) => name === 'live')?.finalHeight).toBe(45);
+    expect(isLacking).toBe(false);
+    expect(raised).not.toHaveBeenCalled();
   });
 
   test('makes no block final while it is below the first one', async () => {
