@@ -30,11 +30,20 @@ const page = z.object({
   totalElements: z.int().min(0),
 });
 
+/** Then a token that is on two pages is taken for one that the list always has twice. */
+const MAX_READINGS = 3;
+
+export interface TokenList {
+  readonly listings: Map<Felt, Listing>;
+  readonly invalid: number;
+}
+
 /**
  * Reads all pages of AVNU's token list, `GET <url>?page&size` → `{content: [{name, address, symbol, decimals, logoUri,
  * lastDailyVolumeUsd, extensions, tags}], totalPages, totalElements, size, number}`, pages counted from 0 (its SDK,
  * github.com/avnu-labs/avnu-sdk, `src/types.ts`: `Page<Token>`). Invalid entries are skipped; a list whose entries do not
- * add up to its total, because it changed between two pages, is refused.
+ * add up to its total is refused. While the pages are read, an entry may move to a page that was read already, and another one
+ * to the next page: the list then lacks the first, has the second twice, and is read again.
  *
  * | flag | tags |
  * |---|---|
@@ -50,10 +59,23 @@ export async function readTokenList(
   reader: TextReader,
   url: string,
   signal?: AbortSignal,
-): Promise<{ listings: Map<Felt, Listing>; invalid: number }> {
+): Promise<TokenList> {
+  for (let reading = 1; ; reading += 1) {
+    const { list, hasChanged } = await readPages(reader, url, signal);
+    if (!hasChanged || reading === MAX_READINGS) return list;
+  }
+}
+
+async function readPages(
+  reader: TextReader,
+  url: string,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly list: TokenList; readonly hasChanged: boolean }> {
   const listings = new Map<Felt, Listing>();
+  const totals = new Set<number>();
   let invalid = 0;
   let entries = 0;
+  let hasMoved = false;
   for (let number = 0; ; number += 1) {
     const pageUrl = new URL(url);
     pageUrl.searchParams.set('page', String(number));
@@ -62,15 +84,15 @@ export async function readTokenList(
     if (totalPages > MAX_PAGES)
       throw invalidFeedAnswer(`the token list has ${totalPages} pages, more than ${MAX_PAGES}`);
     entries += content.length;
-    for (const entry of content) {
-      const listing = listingOf(entry);
-      if (listing === null) invalid += 1;
-      else listings.set(listing.token, listing);
-    }
+    totals.add(totalElements);
+    const found = content.flatMap((entry) => listingOf(entry) ?? []);
+    invalid += content.length - found.length;
+    hasMoved ||= found.some(({ token }) => listings.has(token));
+    for (const listing of found) listings.set(listing.token, listing);
     if (number + 1 < totalPages) continue;
     if (entries !== totalElements)
       throw invalidFeedAnswer(`the token list holds ${entries} entries instead of ${totalElements}`);
-    return { listings, invalid };
+    return { list: { listings, invalid }, hasChanged: totals.size > 1 || hasMoved };
   }
 }
 

@@ -5,10 +5,9 @@ import { toFelt } from '../../../../schemas/felt.ts';
 
 const URL_OF_LIST = 'http://list.example/v1/starknet/tokens?search=x';
 
-/** Serves a list of these pages, with the same totals on every page. */
-function reader(pages: readonly (readonly unknown[])[], totals: { totalElements?: number } = {}) {
+/** Serves a list of these pages; `totals` are what each page says, by default the number of all entries. */
+function reader(pages: readonly (readonly unknown[])[], totals: readonly number[] = []) {
   const urls: string[] = [];
-  const totalElements = totals.totalElements ?? pages.flat().length;
   return {
     urls,
     get: async (url: string) => {
@@ -17,7 +16,7 @@ function reader(pages: readonly (readonly unknown[])[], totals: { totalElements?
       return JSON.stringify({
         content: pages[number] ?? [],
         totalPages: pages.length,
-        totalElements,
+        totalElements: totals[number] ?? pages.flat().length,
         size: 100,
         number,
       });
@@ -36,6 +35,12 @@ const entry = (address: string, tags: readonly string[], logoUri: unknown = null
   extensions: {},
   tags,
 });
+
+const readerOf = (pages: readonly (readonly string[])[], totals: readonly number[]) =>
+  reader(
+    pages.map((addresses) => addresses.map((address) => entry(address, []))),
+    totals,
+  );
 
 describe('readTokenList', () => {
   it('reads every page of the configured URL', async () => {
@@ -88,8 +93,41 @@ describe('readTokenList', () => {
     expect(invalid).toBe(4);
   });
 
+  it.each([
+    ['swaps the entries at the border of two pages', [['0x1', '0x2'], ['0x2']], [3, 3]],
+    [
+      'gains an entry on a page that was read',
+      [
+        ['0x1', '0x2'],
+        ['0x2', '0x3'],
+      ],
+      [3, 4],
+    ],
+    ['loses an entry of a page that was read', [['0x1', '0x2'], ['0x4']], [4, 3]],
+  ])('reads a list again that %s', async (_, pages, totals) => {
+    const first = readerOf(pages, totals);
+    const second = readerOf([['0x1', '0x2'], ['0x3']], [3, 3]);
+    let requests = 0;
+    const get = async (url: string): Promise<string> => {
+      requests += 1;
+      return await (requests <= 2 ? first : second).get(url);
+    };
+    const { listings } = await readTokenList({ get, close: async () => {} }, URL_OF_LIST);
+    expect([...listings.keys()]).toEqual([1n, 2n, 3n].map(toFelt));
+    expect(requests).toBe(4);
+  });
+
+  it.each([
+    ['on one page once', [['0x1', '0x01'], ['0x3']], 2],
+    ['on two pages three times', [['0x1', '0x2'], ['0x2']], 6],
+  ])('reads a list that has a token twice %s', async (_, pages, requests) => {
+    const list = readerOf(pages, [3, 3]);
+    expect((await readTokenList(list, URL_OF_LIST)).listings.size).toBe(2);
+    expect(list.urls).toHaveLength(requests);
+  });
+
   it('refuses a list with fewer entries than its total', async () => {
-    const cut = reader([[entry('0x1', [])]], { totalElements: 2 });
+    const cut = reader([[entry('0x1', [])]], [2]);
     await expect(readTokenList(cut, URL_OF_LIST)).rejects.toMatchObject({ code: 'FEED_ANSWER_INVALID' });
   });
 
