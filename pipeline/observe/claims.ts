@@ -41,6 +41,34 @@ interface ClaimValues {
 /** Returns false when the claim has expired and was taken over. */
 type UpdateClaim<C extends Claim> = (claim: C, values: ClaimValues) => Promise<boolean>;
 
+/** Tasks that `bringForward` changes at a time. */
+const MOST_AT_ONCE = 10_000;
+
+/**
+ * Makes tasks due that are due later than any delay can be: a clock that was ahead has scheduled them.
+ *
+ * @param late.which condition of the table's index of `next_at`; its parameters begin with `$3`
+ */
+export async function bringForward<C extends Claim>(
+  pool: Pool,
+  { name, key }: TaskTable<C>,
+  late: {
+    readonly which: string;
+    readonly params?: readonly string[];
+    readonly now: number;
+    readonly maxDelayMs: number;
+  },
+): Promise<void> {
+  const { which, params = [], now, maxDelayMs } = late;
+  const columns = Object.keys(key);
+  const sql = `WITH late AS MATERIALIZED (
+      SELECT ${columns.join(', ')} FROM ${name} WHERE ${which} AND next_at > $2
+      LIMIT ${MOST_AT_ONCE} FOR UPDATE SKIP LOCKED)
+    UPDATE ${name} AS stored SET next_at = $1 FROM late
+    WHERE ${columns.map((column) => `stored.${column} = late.${column}`).join(' AND ')}`;
+  await pool.query(sql, [now, now + maxDelayMs, ...params]);
+}
+
 /** Returns an update of claimed tasks. Claims that are updated within moments of each other share a statement. */
 export function createClaimUpdate<C extends Claim>(
   pool: Pool,

@@ -50,7 +50,7 @@ export function createPendingRequests<R extends CallerRequest>(options: {
       if (now - next.receivedAt > ttlMs) {
         waiting.remove(next);
         options.onExpired?.();
-      } else if (next.dueAt <= now && isWanted(next.batchLimit) && !inProgress.has(key)) {
+      } else if (isDue(next.dueAt, now, ttlMs) && isWanted(next.batchLimit) && !inProgress.has(key)) {
         waiting.remove(next);
         inProgress.add(key);
         return next;
@@ -119,6 +119,9 @@ export function createPendingRequests<R extends CallerRequest>(options: {
 }
 
 type IsWanted = (batchLimit: number) => boolean;
+
+/** What is due later than it may wait was scheduled before the clock was set back. */
+const isDue = (dueAt: number, now: number, ttlMs: number): boolean => dueAt <= now || dueAt > now + ttlMs;
 
 /** Stores requests that are taken in turn; those that could not be stored are pending again. Null: none is due. */
 export async function storePending<R extends CallerRequest, T>(

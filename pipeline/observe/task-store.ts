@@ -4,8 +4,9 @@ import { prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { storable } from '../../schemas/text.ts';
 import { RECLASSIFY } from '../ingest/repair/requests.ts';
-import { CLAIM_MS, createClaimUpdate } from './claims.ts';
+import { CLAIM_MS, bringForward, createClaimUpdate } from './claims.ts';
 import type { Claim, TaskTable } from './claims.ts';
+import { OBSERVER_BACKOFF } from './observer.ts';
 
 export interface Task {
   readonly subject: string;
@@ -92,6 +93,14 @@ export function createTaskStore(pool: Pool, observer: string) {
       recordFailure(claim, { due_at: nextAt, last_error: storable(error.slice(0, 2000)) }),
 
     release: (claim: Claim, at: number): Promise<boolean> => release(claim, { due_at: at }),
+
+    bringForward: (now: number): Promise<void> =>
+      bringForward(pool, table, {
+        which: 'observer = $3',
+        params: [observer],
+        now,
+        maxDelayMs: OBSERVER_BACKOFF.maxMs + CLAIM_MS,
+      }),
 
     async backlog(): Promise<{ waiting: number; failing: number }> {
       const [row] = await sqlRows(

@@ -25,6 +25,8 @@ export interface TaskStore<C extends Claim, M> {
   failed(claim: C, nextAt: number, error: string): Promise<boolean>;
   /** Returns a task without counting an attempt; it is due at `at`. */
   release(claim: C, at: number): Promise<boolean>;
+  /** Makes tasks due that a clock which was ahead has scheduled. */
+  bringForward(now: number): Promise<void>;
   /** Counts open tasks, and those of them with a failed attempt. */
   backlog(): Promise<{ waiting: number; failing: number }>;
 }
@@ -84,7 +86,7 @@ export function startWorker<M, C extends Claim = Claim>(
   const { name, log, now, fail } = observer;
   const labels = { observer: name };
   const running = new Set<Promise<void>>();
-  let nextCountAt = 0;
+  let nextCheckAt = 0;
   let isPausing = false;
   /** Tasks in progress that began in a group: places are left for requested ones. */
   let grouped = 0;
@@ -139,9 +141,10 @@ export function startWorker<M, C extends Claim = Claim>(
     return claims.length === limit;
   }
 
-  async function countBacklog(): Promise<void> {
-    if (performance.now() < nextCountAt) return;
-    nextCountAt = performance.now() + BACKLOG_INTERVAL_MS;
+  async function checkBacklog(): Promise<void> {
+    if (performance.now() < nextCheckAt) return;
+    nextCheckAt = performance.now() + BACKLOG_INTERVAL_MS;
+    await store.bringForward(now());
     const { waiting, failing } = await store.backlog();
     metrics.waiting.set(labels, waiting);
     metrics.failing.set(labels, failing);
@@ -156,7 +159,7 @@ export function startWorker<M, C extends Claim = Claim>(
       const claims = await store.claim(free, now(), 'all');
       if (claims.length > 0) void startWithPause(claims);
     }
-    await countBacklog();
+    await checkBacklog();
     return running.size < concurrency && hasMore;
   });
   return loop;

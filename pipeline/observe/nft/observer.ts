@@ -70,7 +70,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
     const { pool, now } = observer;
     const gatewaySlots = Math.max(1, Math.floor(config.nftConcurrency * GATEWAY_SHARE));
     const hosts = createHostSlots((host) => (host === GATEWAY ? gatewaySlots : config.nftHostConcurrency));
-    const store = createNftStore(pool, options.schema, () => hosts.full());
+    const store = createNftStore(pool, options.schema, () => hosts.full(), config.nftRetryMaxSeconds * 1000);
     const worker = startNftWorker(observer, options, store, hosts);
     const add = (tasks: readonly NftTask[]): Promise<number> => store.add(tasks, now());
 

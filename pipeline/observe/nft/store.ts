@@ -9,8 +9,9 @@ import { felt, tokenStandard, uint } from '../../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
-import { CLAIM_MS, createClaimUpdate } from '../claims.ts';
+import { CLAIM_MS, bringForward, createClaimUpdate } from '../claims.ts';
 import type { TaskTable } from '../claims.ts';
+import { OBSERVER_BACKOFF } from '../observer.ts';
 import { createPendingRequests, storePending } from '../pending.ts';
 import type { TaskStore } from '../worker.ts';
 
@@ -80,19 +81,22 @@ export interface NftStore extends TaskStore<NftClaim, NftMessage> {
  *
  * @param schema of the served read model of metadata; null while none is served
  * @param fullHosts hosts without a free download slot
+ * @param retryMaxMs longest delay after a failure
  */
 export function createNftStore(
   pool: Pool,
   schema: () => Promise<string | null>,
   fullHosts: () => readonly string[],
+  retryMaxMs: number,
 ): NftStore {
+  const maxDelayMs = Math.max(retryMaxMs, OBSERVER_BACKOFF.maxMs) + CLAIM_MS;
   /** Alternates which group a single free slot goes to, so that requests cannot starve the rest. */
   let isOthersTurn = true;
   const pending = createPendingRequests<NftRequest & { readonly requestedAt: number }>({ keyOf: nftKey });
   const storeRequests = async (nfts: readonly Nft[], now: number): Promise<void> => {
     const tasks = nfts.map(({ token, tokenId }) => ({ token, tokenId, standard: 'unknown' as const }));
     await addTasks(pool, schema, tasks, now);
-    await markRequested(pool, nfts, now);
+    await markRequested(pool, nfts, { now, maxDelayMs });
   };
   const update = (set: string) => createClaimUpdate(pool, TABLE, set);
   const storeMessage = update('message = new.message');
@@ -123,6 +127,8 @@ export function createNftStore(
     failed: (claim, nextAt, error) =>
       recordTrouble(claim, { due_at: nextAt, last_error: storable(error.slice(0, 2000)) }),
     release: (claim, at) => release(claim, { due_at: at }),
+    // The others are brought forward by a request.
+    bringForward: (now) => bringForward(pool, TABLE, { which: "standard <> 'unknown'", now, maxDelayMs }),
     setHost: ({ token, tokenId }, host) =>
       pool.query(
         prepared(
@@ -227,14 +233,24 @@ async function resetFailures(tx: Sql, tasks: readonly NftTask[], now: number): P
   );
 }
 
-async function markRequested(pool: Pool, nfts: readonly Nft[], now: number): Promise<void> {
+async function markRequested(
+  pool: Pool,
+  nfts: readonly Nft[],
+  { now, maxDelayMs }: { readonly now: number; readonly maxDelayMs: number },
+): Promise<void> {
   await pool.query(
     `UPDATE tds.nft_fetches SET asked_at = $3, next_at = least(next_at, $3)
        FROM (SELECT token, token_id FROM tds.nft_fetches
          JOIN unnest($1::text[], $2::numeric[]) AS requested (token, token_id) USING (token, token_id)
-         WHERE next_at <= $4 ORDER BY token, token_id FOR UPDATE OF nft_fetches) AS wanted
+         WHERE next_at <= $4 OR next_at > $5 ORDER BY token, token_id FOR UPDATE OF nft_fetches) AS wanted
        WHERE nft_fetches.token = wanted.token AND nft_fetches.token_id = wanted.token_id`,
-    [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId), now, now + CLOCK_SKEW_MS],
+    [
+      nfts.map(({ token }) => token),
+      nfts.map(({ tokenId }) => tokenId),
+      now,
+      now + CLOCK_SKEW_MS,
+      now + maxDelayMs,
+    ],
   );
 }
 

@@ -38,6 +38,7 @@ const [ANNA, BERT] = [toFelt(0xa11an), toFelt(0xbe47n)];
 const CID = 'QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG';
 /** A request this much before the retry time causes an attempt, because clocks differ. */
 const CLOCK_SKEW_MS = 5000;
+const DAY_MS = 86_400_000;
 const LOOPBACK = ['127.0.0.0/8'].flatMap((text) => parseNetwork(text) ?? []);
 
 let world: ObserverWorld;
@@ -117,6 +118,14 @@ async function stop(): Promise<void> {
   }
   for (const release of releases.splice(0)) await release();
 }
+
+const openStore = () =>
+  createNftStore(
+    world.pool,
+    async () => null,
+    () => [],
+    DAY_MS,
+  );
 
 /** Mints an NFT of `ART` with this URI; without one its contract reverts. */
 function mint(uri: string | null): bigint {
@@ -427,11 +436,7 @@ it('fetches a requested NFT without a transfer', async () => {
 
 it('claims requested NFTs only, where nothing else may be fetched', async () => {
   const [requested, other] = [mint(null), mint(null)].map((id) => ({ token: ART, tokenId: String(id) }));
-  const store = createNftStore(
-    world.pool,
-    async () => null,
-    () => [],
-  );
+  const store = openStore();
   await store.add([{ ...other!, standard: 'erc721' }], now);
   store.request([requested!], now);
   const claimed = async (which: 'all' | 'requested') =>
@@ -442,11 +447,7 @@ it('claims requested NFTs only, where nothing else may be fetched', async () => 
 });
 
 it('claims the NFT that one caller requests among a thousand of another, and those of neither once they failed', async () => {
-  const store = createNftStore(
-    world.pool,
-    async () => null,
-    () => [],
-  );
+  const store = openStore();
   const nfts = Array.from({ length: 1001 }, () => ({ token: ITEMS, tokenId: String(mint(null)) }));
   const [wanted, ...flood] = nfts;
   store.request(
@@ -483,11 +484,7 @@ it('claims the NFT that one caller requests among a thousand of another, and tho
 });
 
 it('claims as many requested NFTs as it may behind those that wait for their backoff', async () => {
-  const store = createNftStore(
-    world.pool,
-    async () => null,
-    () => [],
-  );
+  const store = openStore();
   // Before any task of another test is due.
   const at = 1_600_000_000_000;
   const nfts = Array.from({ length: 110 }, () => ({
@@ -511,13 +508,28 @@ it('claims as many requested NFTs as it may behind those that wait for their bac
   ]);
 });
 
+it('claims NFTs at once that a clock ahead has scheduled, and none before its longest backoff', async () => {
+  const store = openStore();
+  const nfts = [mint(null), mint(null), mint(null)].map((id) => ({ token: ART, tokenId: String(id) }));
+  const [known, requested, waiting] = nfts;
+  const claimed = async () =>
+    (await store.claim(2000, now, 'all')).flatMap(({ task: { tokenId } }) =>
+      nfts.flatMap((nft, i) => (nft.tokenId === tokenId ? [i] : [])),
+    );
+  await store.add([{ ...waiting!, standard: 'erc721' }], now + DAY_MS);
+  const ahead = now + 40 * DAY_MS;
+  await store.add([{ ...known!, standard: 'erc721' }], ahead);
+  await store.add([{ ...requested!, standard: 'unknown' }], ahead);
+  expect(await claimed()).toEqual([]);
+  await store.bringForward(now);
+  expect(await claimed()).toEqual([0]);
+  store.request([requested!], now);
+  expect(await claimed()).toEqual([1]);
+});
+
 it('stores outcomes that come together each for its own claim, and none for a claim that was lost', async () => {
   const ids = [mint(null), mint(null), mint(null)].map(String);
-  const store = createNftStore(
-    world.pool,
-    async () => null,
-    () => [],
-  );
+  const store = openStore();
   await store.add(
     ids.map((tokenId) => ({ token: ART, tokenId, standard: 'erc721' as const })),
     now,
@@ -583,11 +595,7 @@ it('stores outcomes that come together each for its own claim, and none for a cl
 
 it('stores nothing for a claim whose task was claimed anew, also when both end together', async () => {
   const tokenId = String(mint(null));
-  const store = createNftStore(
-    world.pool,
-    async () => null,
-    () => [],
-  );
+  const store = openStore();
   await store.add([{ token: ART, tokenId, standard: 'erc721' }], now);
   const claim = async () =>
     (await store.claim(100, now, 'all')).find(({ task }) => task.tokenId === tokenId)!;

@@ -382,6 +382,22 @@ test('publishes the lowest block of a token that a repair classified within one 
   );
 });
 
+test('describes a token at once when the clock was set back after an attempt', async () => {
+  const token = toFelt(0xabcde7n);
+  const before = now;
+  now += 86_400_000;
+  simulated.faults.add({ kind: 'http503' });
+  await publish([block(8, { [token]: { standard: 'erc20', class_hash: null } })]);
+  await start();
+  await vi.waitFor(async () => expect(await attemptsOf(token)).toMatchObject({ attempts: 1 }), 60_000);
+  await stop();
+  simulated.faults.clear();
+  now = before;
+  await start();
+  await untilDone();
+  expect((await publishedTokens()).filter((message) => message.token === token)).toHaveLength(1);
+});
+
 test('publishes names during a backfill, which ends when the projections have read all chunks of history', async () => {
   await pool.query(
     `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height)

@@ -76,6 +76,14 @@ it('does not expire a request with the failing one that it joins, and reads it n
   expect([expired(), pending.size()]).toEqual([1, 0]);
 });
 
+it('takes a pair that waits for its retry when the clock was set back', () => {
+  const { pending } = create();
+  pending.add(pair(1n, 50), 900_000);
+  for (const read of pending.take(10, 900_000)) pending.end(read, 900_500);
+  pending.add(pair(1n, 60), 100);
+  expect(pending.take(10, 100)).toMatchObject([{ requestedAt: 60 }]);
+});
+
 it('takes one pair of each caller in turn, and goes on with the caller whose turn is next', () => {
   const { add, take } = create();
   add('a', 1n, 2n, 3n, 4n, 5n);

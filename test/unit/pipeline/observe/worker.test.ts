@@ -58,6 +58,7 @@ function createTasks(subjects: readonly string[]) {
       return end(claim, { next_at: nextAt });
     },
     release: async (claim, now) => end(claim, { next_at: now }),
+    bringForward: async () => {},
     backlog: async () => ({ waiting: 0, failing: 0 }),
   };
   return { rows, store };
