@@ -117,7 +117,8 @@ function createRequester({
   return (requests) => {
     const requestedAt = now();
     for (const [key, previous] of shared) {
-      if (requestedAt - previous.requestedAt < SHARED_MS) break;
+      // Absolute: the clock may be set back.
+      if (Math.abs(requestedAt - previous.requestedAt) < SHARED_MS) break;
       shared.delete(key);
     }
     const messages = new Map<string, RequestsMessage>();

@@ -64,6 +64,17 @@ describe('a refresh', () => {
     expect(times).toEqual([5000, 5000, 5000, 6000]);
   });
 
+  it('shares no request from before the clock was set back', async () => {
+    const { bus, appended, tick } = world();
+    const refresh = async (): Promise<void> => void (await bus.refresh([request], async () => true));
+    await refresh();
+    for (const ms of [-3000, 999, 1]) {
+      tick(ms);
+      await refresh();
+    }
+    expect(appended).toMatchObject([5000, 2000, 3000].map((at) => ({ value: { requested_at: at } })));
+  });
+
   it('appends the request of each caller, so that none waits in the line of another', async () => {
     const { bus, appended } = world();
     for (const caller of ['a', 'b', 'a']) await bus.refresh([{ ...request, caller }], async () => true);
