@@ -83,11 +83,13 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
   return {
     async resolve(contracts, at, { priority = 0 } = {}) {
       const facts = new Map<Felt, ContractFacts>();
-      const staleAt = now() - STANDARDS_TTL_MS;
+      const resolvedAt = now();
       const distinct = [...new Set(contracts)];
       for (const contract of distinct) {
         const cached = cache.get(contract);
-        if (cached !== undefined && cached.readAt > staleAt) facts.set(contract, cached.facts);
+        // Absolute: the clock may be set back.
+        if (cached !== undefined && Math.abs(resolvedAt - cached.readAt) < STANDARDS_TTL_MS)
+          facts.set(contract, cached.facts);
       }
       const uncached = distinct.filter((contract) => !facts.has(contract));
       for (const [contract, stored] of await readStored(statements, uncached)) {

@@ -185,6 +185,11 @@ test('reclassify reaches other processes within STANDARDS_TTL_MS', async () => {
   expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('unknown');
   now += 1;
   expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('erc20');
+
+  await pool.query("UPDATE tds.contract_standards SET standard = 'erc721' WHERE contract = $1", [contract]);
+  // The clock is set back.
+  now -= 3_600_000;
+  expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('erc721');
 });
 
 test('resolve goes on with a standard that was set by hand while the node fails for the contract', async () => {
