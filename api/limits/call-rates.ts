@@ -15,6 +15,9 @@ export const MINUTE_MS = 60_000;
 /** KEYS: times of the calls, oldest first; ARGV: now (ms), window (ms), limit. Returns isAllowed, remaining, resetMs. */
 const takeScript = defineScript(`
 local now, window, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local last = tonumber(redis.call('LINDEX', KEYS[1], -1) or '')
+-- From before the clock was set back.
+if last and last >= now + window then redis.call('DEL', KEYS[1]) end
 local first = tonumber(redis.call('LINDEX', KEYS[1], 0) or '')
 while first and first <= now - window do
   redis.call('LPOP', KEYS[1])
@@ -49,7 +52,7 @@ export function localCallRates(now: () => number): CallRates {
   return {
     async take(name, limit) {
       const at = now();
-      const inWindow = (calls.get(name) ?? []).filter((time) => at - time < MINUTE_MS);
+      const inWindow = (calls.get(name) ?? []).filter((time) => Math.abs(at - time) < MINUTE_MS);
       const resetMs = (inWindow[0] ?? at) + MINUTE_MS - at;
       if (inWindow.length >= limit) return { isAllowed: false, limit, remaining: 0, resetMs };
       calls.set(name, [...inWindow, at]);

@@ -44,6 +44,11 @@ while first and first < oldest do
   first, before = entry(0)
 end
 local last, lastBefore, after = entry(-1)
+-- The clocks of processes differ a little; a success further in the future is from before a clock was set back.
+if last and last >= math.floor(now / 1000) + 3600 then
+  redis.call('DEL', KEYS[1])
+  first, before, last, lastBefore, after = nil
+end
 local done = first and after - before or 0
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)`;
 
@@ -110,6 +115,8 @@ export function localCeilings(now: () => number): Ceilings {
     const calls = byName.get(name) ?? { successes: [], reserved: 0 };
     byName.set(name, calls);
     while ((calls.successes[0] ?? Infinity) <= now() - HOUR_MS) calls.successes.shift();
+    // As in Redis: from before the clock was set back.
+    if ((calls.successes.at(-1) ?? 0) >= now() + HOUR_MS) calls.successes.length = 0;
     return calls;
   };
   return {

@@ -112,6 +112,19 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     expect((await call(1)).isAllowed).toBe(true);
   });
 
+  it('counts a success for another hour at most after the clock was set back, and not at all after it was by more', async () => {
+    await call(1);
+    time -= 1000;
+    const refused = await call(1);
+    expect(refused.isAllowed).toBe(false);
+    expect(refused.resetMs).toBeLessThanOrEqual(3_602_000);
+    time -= 3_600_000;
+    expect((await call(1)).isAllowed).toBe(true);
+    expect((await call(1)).isAllowed).toBe(false);
+    time += 3_601_000;
+    expect((await call(1)).isAllowed).toBe(true);
+  });
+
   it('counts no failures', async () => {
     for (let i = 0; i < 5; i += 1) expect((await call(1, false)).isAllowed).toBe(true);
     await call(1);
@@ -357,6 +370,16 @@ describe.each(['shared', 'local'])('calls a minute, %s', (kind) => {
     expect((await next().take(`${name} too`, 3)).isAllowed).toBe(true);
     expect(await take(60_000)).toEqual([true, 0, 10_000]);
     expect(await take(60_000)).toEqual([false, 0, 10_000]);
+  });
+
+  it('are limited for another minute at most after the clock was set back, and not at all after it was by more', async () => {
+    const take = async () => await next().take(name, 1);
+    expect((await take()).isAllowed).toBe(true);
+    time -= 1000;
+    expect(await take()).toMatchObject({ isAllowed: false, resetMs: 61_000 });
+    time -= 60_000;
+    expect(await take()).toMatchObject({ isAllowed: true, resetMs: 60_000 });
+    expect((await take()).isAllowed).toBe(false);
   });
 
   it('are not exceeded by fifty concurrent calls', async () => {
