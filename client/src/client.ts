@@ -52,9 +52,11 @@ export class TokenDataClient extends Operations {
       fetch: retryingFetch(fetch, retry),
       throwOnError: true,
     });
-    // An Error is of the connection or of the signal, also where the answer has begun.
-    client.interceptors.error.use((error, response) =>
-      response === undefined || error instanceof Error
+    // An Error is of the connection, also where the answer has begun; the reason of the signal is whatever its owner gave.
+    client.interceptors.error.use((error, response, _request, { signal }) =>
+      response === undefined ||
+      error instanceof Error ||
+      (signal?.aborted === true && error === signal.reason)
         ? error
         : new ApiError(response.status, error, response.headers),
     );

@@ -33,11 +33,12 @@ const slow = json(429, { detail: 'Slow down.', code: 'throttled', status: 429, r
 const cut = (response: ServerResponse): void => void response.destroy();
 
 let client: TokenDataClient;
+let baseUrl: string;
 
 beforeAll(async () => {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
   client = new TokenDataClient({ baseUrl, apiKey: 'k', retry: { delayMs: 5, maxDelayMs: 2000 } });
 });
 beforeEach(() => {
@@ -95,6 +96,20 @@ describe('a call of the client', () => {
       canonicalHash: '0x1',
     });
     expect(arrived).toHaveLength(2);
+  });
+
+  it('that its caller gives up is rejected with the reason of the signal, also where the answer has begun', async () => {
+    answers = [(response) => void response.writeHead(200, { 'content-type': 'application/json' }).write('{')];
+    const giveUp = new AbortController();
+    const hurried = new TokenDataClient({
+      baseUrl,
+      fetch: async (...request) => {
+        const answer = await fetch(...request);
+        setImmediate(() => giveUp.abort('not wanted'));
+        return answer;
+      },
+    });
+    await expect(hurried.getProgress({ signal: giveUp.signal })).rejects.toBe('not wanted');
   });
 
   it('is rejected with all fields of the answer', async () => {
