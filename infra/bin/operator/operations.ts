@@ -22,6 +22,7 @@ const EXPIRED_MS = 3_600_000;
 const EXPIRED_SINCE_MS = 24 * EXPIRED_MS;
 const EXPIRE_EVERY_MS = 60_000;
 const MAX_ATTEMPTS = 3;
+const ABANDONED_MS = 1000 * ABANDONED_SECONDS;
 /** Finished operations that are kept, besides those of the last two days. */
 const KEPT_OPERATIONS = 500;
 /** Characters kept of what a command prints: its end, which sums it up. */
@@ -67,6 +68,7 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
       .finally(() => running.delete(request.id));
     running.set(request.id, { request, done });
   };
+  const mayTakeOver = createTakingOver(clock);
   let expireAt = -Infinity;
   const beginPending = async (signal: AbortSignal): Promise<void> => {
     if (clock.now() >= expireAt) {
@@ -75,8 +77,10 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
     }
     const ours = (): Request[] => [...running.values()].map(({ request }) => request);
     await showRunning(pool, ours());
-    for (const request of await pendingRequests(pool, clock.wallTime())) {
-      if (running.has(request.id)) continue;
+    const pending = await pendingRequests(pool, clock.wallTime());
+    const takesOver = mayTakeOver();
+    for (const request of pending) {
+      if (running.has(request.id) || (request.attempts > 0 && !takesOver)) continue;
       if (LONG.has(request.operation) && ours().some(({ operation }) => LONG.has(operation))) continue;
       if (await isStillRebuilding(pool, request)) continue;
       const attempts = await claim(pool, request);
@@ -97,6 +101,21 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
       await looping.stop();
       await Promise.all([...running.values()].map(({ done }) => done));
     },
+  };
+}
+
+/**
+ * Whether an operation without a sign of its process is abandoned; called whenever PostgreSQL has answered. After an outage, which
+ * all processes may have had, its process first has time to show that it runs it.
+ */
+function createTakingOver({ now }: Pick<Clock, 'now'>): () => boolean {
+  let answeredAt = now();
+  let isSureAt = -Infinity;
+  return () => {
+    const at = now();
+    if (at - answeredAt > ABANDONED_MS / 2) isSureAt = at + ABANDONED_MS;
+    answeredAt = at;
+    return at >= isSureAt;
   };
 }
 

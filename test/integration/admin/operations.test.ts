@@ -4,6 +4,7 @@ import { join } from 'node:path';
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 
+import { ABANDONED_SECONDS } from '../../../infra/bin/operator/operation-log.ts';
 import { startOperations } from '../../../infra/bin/operator/operations.ts';
 import type { RunTds } from '../../../infra/bin/operator/operations.ts';
 import { tdsProcesses } from '../../../infra/bin/operator/run-tds.ts';
@@ -43,13 +44,13 @@ afterAll(async () => {
 });
 
 const refuse: RunTds = () => Promise.reject(new Error('no command is expected'));
-function startWorker(runTds: RunTds = refuse, pool: Pool = world.api.pool): void {
+function startWorker(runTds: RunTds = refuse, pool: Pool = world.api.pool, clock = systemClock): void {
   workers.push(
     startOperations({
       pool,
       publisher,
       runTds,
-      clock: systemClock,
+      clock,
       log: createLogger('test', 'silent'),
     }),
   );
@@ -271,6 +272,39 @@ test('a process writes nothing about an operation that another one has claimed s
   for (const worker of workers.splice(0)) await worker.stop();
   expect(await count(`${row} = 3 AND updated_at = 'epoch'`)).toBe(1);
   await pool.query("DELETE FROM tds.operations WHERE id = 'taken-over'");
+});
+
+test('an operation is not taken over right after an outage, in which its process could not show that it runs it', async () => {
+  const { pool } = world.api;
+  let [time, lists] = [0, 0];
+  const query: Pool['query'] = async (statement, values) => {
+    if (values?.[2] === ABANDONED_SECONDS) lists += 1;
+    return await pool.query(statement, values);
+  };
+  const clock = {
+    ...systemClock,
+    now: () => time,
+    sleep: async (_ms: number, signal?: AbortSignal) => await systemClock.sleep(20, signal),
+  };
+  startWorker(async () => 'verified', { ...pool, query }, clock);
+  const listed = async (more: number): Promise<void> => {
+    const enough = lists + more;
+    await until(async () => lists >= enough);
+  };
+  await listed(1);
+  time += 20_000;
+  await abandonedRow('running-elsewhere', 'verify.start', 'all');
+  await listed(3);
+  expect(await count("tds.operations WHERE id = 'running-elsewhere' AND attempts = 1")).toBe(1);
+  time += 7000;
+  await listed(2);
+  time += 7000;
+  await listed(2);
+  expect(await count("tds.operations WHERE id = 'running-elsewhere' AND attempts = 1")).toBe(1);
+  time += 1000;
+  await eventually(async () =>
+    expect(await operation('running-elsewhere')).toMatchObject({ state: 'done', detail: 'verified' }),
+  );
 });
 
 test('an operation is carried out once, however many are asked for after it', async () => {
