@@ -379,13 +379,19 @@ describe('the console in a browser', () => {
     const { page } = browsing;
     const hanging = /\/api\/stream\/transfers\//;
     await page.route(hanging, () => {});
-    const totals = { transfers: 0, latest_block_overall: 0 };
-    await page.route('/api/indexer/progress/', async (route) => {
-      await route.fulfill({ json: { network: '', chunks: [], totals, verified_blocks: 0 } });
-    });
-    await open('/');
-    expect([await figure('head').textContent(), await figure('backfill').textContent()]).toEqual(['–', '–']);
-    await page.unroute('/api/indexer/progress/');
+    const shown = async (chunks: readonly object[], latest_block_overall: number) => {
+      const totals = { transfers: 0, latest_block_overall };
+      await page.route('/api/indexer/progress/', async (route) => {
+        await route.fulfill({ json: { network: '', chunks, totals, verified_blocks: 0 } });
+      });
+      await open('/');
+      await page.unroute('/api/indexer/progress/');
+      return [await figure('head').textContent(), await figure('backfill').textContent()];
+    };
+    expect(await shown([], 0)).toEqual(['–', '–']);
+    // A chunk without a transfer has its start as its latest block.
+    const live = { name: 'live', range: [5000, null], latest_block: 5000, transfers: 0, percent: null };
+    expect(await shown([live], 5000)).toEqual(['–', 'complete']);
     await page.unroute(hanging);
     await open('/');
     await figure('head').locator('a').waitFor();

@@ -71,7 +71,7 @@ function Figures({
       <Figure name="Head" data-figure="head">
         {newest !== undefined ? (
           <Head {...newest} />
-        ) : chunks.length === 0 ? (
+        ) : indexed.transfers === 0 ? (
           '–'
         ) : (
           countText(indexed.latest_block_overall)
