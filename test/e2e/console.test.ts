@@ -496,16 +496,21 @@ describe('the console in a browser', () => {
       await route.fulfill({ json: { results: [{ timestamp }], links: { next: null }, count: 1 } });
     });
     const asked: (string | null)[] = [];
+    let errors: object = { start_time: ['too many balances'] };
     await page.route(/\/api\/portfolio-history\//, async (route) => {
       const interval = new URL(route.request().url()).searchParams.get('interval');
       asked.push(interval);
-      await (interval === '1 day'
-        ? route.fulfill({ status: 400, json: { detail: 'too many balances', code: 'invalid' } })
-        : route.continue());
+      const json = { detail: 'too many', code: 'invalid', errors };
+      await (interval === '1 day' ? route.fulfill({ status: 400, json }) : route.continue());
     });
     await open(`/account/${account}`);
     await page.getByRole('img', { name: /^Value in US dollars: [67] points/ }).waitFor();
     expect(asked).toEqual(['1 day', '1 week']);
+    // Any other reason is one for all intervals.
+    errors = { account_address: ['too many tokens'] };
+    await page.reload();
+    await page.getByRole('region', { name: 'Value' }).getByText('too many').waitFor();
+    expect(asked).toEqual(['1 day', '1 week', '1 day']);
     await page.unroute(first);
     await page.unroute(/\/api\/portfolio-history\//);
   });

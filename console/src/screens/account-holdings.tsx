@@ -207,7 +207,9 @@ async function historyOf(
   try {
     return (await api.getPortfolioHistory({ query: { ...query, interval }, signal })).data;
   } catch (error) {
-    if (coarser.length === 0 || !(error instanceof ApiError) || error.status !== 400) throw error;
+    // It names this parameter where the points are too many.
+    const isTooFine = error instanceof ApiError && 'start_time' in error.errors;
+    if (coarser.length === 0 || !isTooFine) throw error;
     return await historyOf(api, query, coarser, signal);
   }
 }
