@@ -97,6 +97,8 @@ export async function runServed<P extends Projection>(
     // A round that was being started meanwhile is stopped, too.
     await following;
     await round.run?.stop();
+    // As after a roll-back, nobody may wait for a rebuild any more; a process that still does raises them again.
+    if (round.alarms.size > 0) await alarms.clear([...round.alarms.keys()]).catch(() => {});
   });
 }
 
