@@ -1,3 +1,4 @@
+import { systemClock } from '../../infra/clock.ts';
 import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
 import type { ClickHouse, FileStatement, ReadOptions, Settings } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -141,6 +142,7 @@ export interface ReadLimits {
   readonly queue?: Partial<ReadQueueLimits>;
   /** Rows a second of all files together while pages are read. */
   readonly fileRowsPerSecond?: number;
+  /** Milliseconds of a clock that is never set back. */
   readonly now?: () => number;
 }
 
@@ -151,7 +153,7 @@ export interface ReadLimits {
  */
 export function limitReads(
   clickhouse: ClickHouse,
-  { queue: limits = {}, fileRowsPerSecond = Infinity, now = Date.now }: ReadLimits = {},
+  { queue: limits = {}, fileRowsPerSecond = Infinity, now = () => systemClock.now() }: ReadLimits = {},
 ): ClickHouseFor {
   const pacing = createPacing(fileRowsPerSecond);
   const queues: Readonly<Record<ReadClassName, ReadQueue>> = {
@@ -170,7 +172,7 @@ export function limitReads(
     const deadline = AbortSignal.timeout(limitMs);
     const waited = readClass.waitMs === undefined ? deadline : AbortSignal.timeout(readClass.waitMs);
     const ended = AbortSignal.any([disconnected, deadline]);
-    const request = { caller: info.caller(), ended, endsAt: Date.now() + limitMs };
+    const request = { caller: info.caller(), ended, endsAt: now() + limitMs };
     let hasStarted = false;
     if (readClass.keepsPlace === true) info.place.isWanted = () => queue.isFull();
     const inPlace: InPlace =

@@ -1,3 +1,4 @@
+import { systemClock } from '../../infra/clock.ts';
 import { unavailable } from './errors.ts';
 import { createUsage, isHeavy } from './usage.ts';
 import type { Usage } from './usage.ts';
@@ -28,7 +29,7 @@ export interface ReadingRequest {
   readonly caller: Caller;
   /** Aborted when the request has ended: answered, given up by its client, or out of time. */
   readonly ended: AbortSignal;
-  /** Unix milliseconds after which an answer is of no use. */
+  /** Milliseconds of the clock of the queue after which an answer is of no use. */
   readonly endsAt: number;
 }
 
@@ -77,7 +78,7 @@ interface Line {
 interface User {
   readonly usage: Usage;
   readonly lines: Map<string, Line>;
-  /** Unix milliseconds since when requests have been waiting. */
+  /** Milliseconds since when requests have been waiting. */
   waitingSince: number;
   /** Requests that started since then. */
   starts: number;
@@ -90,7 +91,7 @@ interface User {
  * A request that would wait too long is rejected, the newest first, as soon as that can be told from the rate at which those
  * before it start.
  */
-export function createReadQueue(limits: ReadQueueLimits, now: () => number = Date.now): ReadQueue {
+export function createReadQueue(limits: ReadQueueLimits, now = () => systemClock.now()): ReadQueue {
   const users = new Map<string, User>();
   const enter = createEntrance(users, limits, now);
   const takePlace = createPlaces(users, limits);

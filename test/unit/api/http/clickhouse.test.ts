@@ -5,6 +5,7 @@ import { expect, test, vi } from 'vitest';
 import { z } from 'zod';
 
 import { limitReads, readClasses } from '../../../../api/http/clickhouse.ts';
+import type { ReadLimits } from '../../../../api/http/clickhouse.ts';
 import type { ClickHouse, Settings } from '../../../../infra/clickhouse/client.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 
@@ -178,9 +179,9 @@ test('gives a free place to the user, and the key, that has read least', async (
   expect(order.slice(0, 3)).toEqual(['a1', 'b1', 'a2']);
 });
 
-test('puts those after others whose reads took much more time: users, and keys of a user', async () => {
+/** Starts reads, each of which shows its priority. */
+function starting(limits: ReadLimits = {}) {
   const server = slow();
-  let now = 1_000_000;
   const priorities: number[] = [];
   const clickhouseFor = limitReads(
     {
@@ -190,7 +191,7 @@ test('puts those after others whose reads took much more time: users, and keys o
         return await server.rows(asked, params, options);
       },
     },
-    { now: () => now },
+    limits,
   );
   const start = async (name: string, user: string): Promise<number> => {
     void clickhouseFor(requestOf(name, new AbortController(), user))
@@ -199,6 +200,12 @@ test('puts those after others whose reads took much more time: users, and keys o
     await settled();
     return priorities.at(-1) ?? Number.NaN;
   };
+  return { start, answers: server.answers };
+}
+
+test('puts those after others whose reads took much more time: users, and keys of a user', async () => {
+  let now = 1_000_000;
+  const { start } = starting({ now: () => now });
   // ClickHouse suspends a query while one with a smaller number runs.
   expect(await start('key 1', 'user 1')).toBe(1);
   expect(await start('key 1', 'user 1')).toBe(1);
@@ -211,6 +218,20 @@ test('puts those after others whose reads took much more time: users, and keys o
   expect(await start('key 3', 'user 2')).toBe(1);
   now += 10;
   expect(await start('key 2', 'user 1')).toBe(3);
+});
+
+test('puts nobody after others because the clock was set back', async () => {
+  vi.useFakeTimers({ toFake: ['Date'] });
+  const { start, answers } = starting();
+  await start('key 1', 'user 1');
+  vi.setSystemTime(Date.now() + 10);
+  answers[0]?.();
+  await settled();
+  vi.setSystemTime(Date.now() - 3_600_000);
+  await start('key 2', 'user 2');
+  const priority = await start('key 1', 'user 1');
+  vi.useRealTimers();
+  expect(priority).toBe(1);
 });
 
 test('a request whose answer is being sent knows whether others wait for its place', async () => {
