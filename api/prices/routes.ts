@@ -51,8 +51,8 @@ interface LatestPrices {
 }
 
 function createLatestPrices({ refreshes, now }: PriceRouteDeps): LatestPrices {
-  /** By caller. */
-  const silentUntil = createLruCache<string, number>(MAX_SILENT_CALLERS);
+  /** By caller, when the feed had not answered in time. */
+  const silentSince = createLruCache<string, number>(MAX_SILENT_CALLERS);
   const read: LatestPrices['read'] = async ({ pool, served }, tokens) =>
     await latestPricesOf(pool, served.schema('latest-prices'), tokens);
   const isOld = ({ price, requestedAt }: Partial<LatestPrice>): boolean =>
@@ -70,8 +70,8 @@ function createLatestPrices({ refreshes, now }: PriceRouteDeps): LatestPrices {
         },
         info.signal,
       );
-      if (fresh !== null) silentUntil.delete(caller);
-      else if (!info.signal.aborted) silentUntil.set(caller, now() + SILENCE_MS);
+      if (fresh !== null) silentSince.delete(caller);
+      else if (!info.signal.aborted) silentSince.set(caller, now());
       return fresh ?? (await read(from, [token])).get(token);
     },
     requestOld(tokens, stored, info) {
@@ -80,7 +80,9 @@ function createLatestPrices({ refreshes, now }: PriceRouteDeps): LatestPrices {
       const caller = refreshCaller(info);
       refreshes.request(old.map((token) => ({ type: 'price.requested', token, caller })));
     },
-    isFeedAnswering: (info) => now() > (silentUntil.get(refreshCaller(info)) ?? 0),
+    // Absolute: the clock may be set back.
+    isFeedAnswering: (info) =>
+      Math.abs(now() - (silentSince.get(refreshCaller(info)) ?? -Infinity)) > SILENCE_MS,
   };
 }
 

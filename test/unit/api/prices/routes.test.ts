@@ -8,6 +8,7 @@ import { toFelt } from '../../../../schemas/felt.ts';
 
 test('a caller who disconnects does not end the time for which nobody waits for a silent feed', async () => {
   let waits = 0;
+  let now = 1_700_000_000_000;
   const refreshes: RefreshBus = {
     refresh: async () => {
       waits += 1;
@@ -17,7 +18,7 @@ test('a caller who disconnects does not end the time for which nobody waits for 
     notify: () => {},
   };
   const pool = { query: async () => ({ rows: [] }) } as unknown as Sql;
-  const route = priceRoutes({ refreshes, now: () => 1_700_000_000_000 })[0]!;
+  const route = priceRoutes({ refreshes, now: () => now })[0]!;
   const name = (text: string): string => text;
   const ask = async (
     signal: AbortSignal,
@@ -47,4 +48,11 @@ test('a caller who disconnects does not end the time for which nobody waits for 
   expect(await ask(signal)).toBe(2);
   // Another caller waits: only the line of the first may be long.
   expect(await ask(signal, {}, 'user 2')).toBe(3);
+  now += 60_000;
+  expect(await ask(signal)).toBe(3);
+  now += 1;
+  expect(await ask(signal)).toBe(4);
+  // It lasts no longer where the clock is set back.
+  now -= 3_600_000;
+  expect(await ask(signal)).toBe(5);
 });
