@@ -86,7 +86,9 @@ export function parseInput<S extends z.ZodType>(schema: S, value: unknown): z.ou
     if (code === 'invalid_type') mistyped = name;
     const [field, ...rest] = path.map(String);
     const text = rest.length === 0 ? message : `${rest.join('.')}: ${message}`;
-    (errors[field ?? 'non_field_errors'] ??= []).push(text);
+    const texts = (errors[field ?? 'non_field_errors'] ??= []);
+    // Zod reports an integer above 2^53 - 1 twice if that is also the maximum of the field.
+    if (!texts.includes(text)) texts.push(text);
   }
   throw invalidInput(errors);
 }

@@ -225,3 +225,17 @@ describe('readQuery', () => {
     expect(Object.keys(readQuery('__proto__=1'))).toEqual(['__proto__']);
   });
 });
+
+describe('parseInput', () => {
+  it('reports the same error of a field once', () => {
+    const largest = Number.MAX_SAFE_INTEGER;
+    const message = `Ensure this value is less than or equal to ${largest}.`;
+    let errors: unknown;
+    try {
+      parseInput(z.object({ x: z.int().max(largest) }), { x: 1e300 });
+    } catch (error) {
+      if (error instanceof HttpError) ({ errors } = error);
+    }
+    expect(errors).toEqual({ x: [message] });
+  });
+});
