@@ -62,7 +62,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
               requestedBy: options.requestedBy,
             });
             done.push(report);
-            for (const line of rebuildLines(report)) print(line);
+            for (const line of rebuildLines(report, options.drop)) print(line);
             if (report.isSwapped && options.drop) await dropPrevious(stores, report, print);
           }
         });

@@ -1,8 +1,15 @@
 import { comparedRows } from './compare-builds.ts';
 import type { RebuildReport } from './rebuild.ts';
 
-/** Formats the report: builds, tables that were not compared, the others, and whether the builds were swapped. */
-export function rebuildLines({ builds, messages, tables, isSwapped, heldMs }: RebuildReport): string[] {
+/**
+ * Formats the report: builds, tables that were not compared, the others, and whether the builds were swapped.
+ *
+ * @param dropsPrevious whether the caller drops the previous builds after a swap
+ */
+export function rebuildLines(
+  { builds, messages, tables, isSwapped, heldMs }: RebuildReport,
+  dropsPrevious = false,
+): string[] {
   return [
     ...builds.map(
       ({ projection, version, after, isResumed }) =>
@@ -15,7 +22,9 @@ export function rebuildLines({ builds, messages, tables, isSwapped, heldMs }: Re
     ...(isSwapped && tables.some(({ differing }) => differing.length > 0)
       ? ['The previous build differed from the log in these ranges; the new one matches the log.']
       : []),
-    isSwapped ? `Swapped; writers waited ${heldMs ?? 0} ms.${keptOf(builds)}` : 'Not swapped.',
+    isSwapped
+      ? `Swapped; writers waited ${heldMs ?? 0} ms.${dropsPrevious ? '' : keptOf(builds)}`
+      : 'Not swapped.',
   ];
 }
 

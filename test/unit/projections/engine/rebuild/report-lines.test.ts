@@ -41,6 +41,15 @@ test('a rebuild calls nothing equal that was not compared', () => {
   ]);
 });
 
+test.each([
+  [false, ' The old tables are kept: `tds builds drop transfers 1`.'],
+  [true, ''],
+])('a rebuild says that the old tables are kept unless it drops them (%s)', (dropsPrevious, kept) => {
+  const builds = [{ projection: 'transfers', version: 1, before: 1, after: 2, isResumed: false }];
+  const report = { builds, messages: 5, readMs: 0, tables: [], isSwapped: true, heldMs: 7 };
+  expect(rebuildLines(report, dropsPrevious).at(-1)).toBe(`Swapped; writers waited 7 ms.${kept}`);
+});
+
 test('a rebuild counts no rows as compared that were not', () => {
   expect(comparedSoFar(tables)).toEqual({ rows: 70, differences: 0, differing: [] });
 });
