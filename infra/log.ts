@@ -16,7 +16,7 @@ const secrets = [
 ];
 
 /** Logs JSON lines, to stdout by default. Secrets are redacted by field name on the first two levels of a line. */
-export function createLogger(role: string, level = 'info', destination?: DestinationStream): Logger {
+export function createLogger(role: string, level: string, destination?: DestinationStream): Logger {
   const options = {
     level,
     base: { role, pid: process.pid },

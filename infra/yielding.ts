@@ -1,11 +1,11 @@
-/**
- * Returns a function for long computations to await now and then: it lets other work run once its caller has kept the event
- * loop for `ms`.
- */
-export function createYielding(ms = 2): () => Promise<void> {
+/** Longest time for which a computation keeps the event loop. */
+const MAX_BUSY_MS = 2;
+
+/** Returns a function for long computations to await now and then: it lets other work run after `MAX_BUSY_MS`. */
+export function createYielding(): () => Promise<void> {
   let since = performance.now();
   return async () => {
-    if (performance.now() - since < ms) return;
+    if (performance.now() - since < MAX_BUSY_MS) return;
     await new Promise((resolve) => setImmediate(resolve));
     since = performance.now();
   };

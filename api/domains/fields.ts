@@ -12,7 +12,7 @@ import { integer } from '../http/params.ts';
 const HOST_CHARACTERS = 2000;
 
 /** A host in any spelling, or an http(s) link to it, as the normalized domain. */
-export function host(description = 'A host in any spelling, or a link to it') {
+export function host() {
   return z
     .string()
     .max(HOST_CHARACTERS)
@@ -22,7 +22,10 @@ export function host(description = 'A host in any spelling, or a link to it') {
       context.addIssue({ code: 'custom', message: 'Enter a valid host, such as app.example.org.' });
       return z.NEVER;
     })
-    .meta({ description, override: { type: 'string', maxLength: HOST_CHARACTERS } });
+    .meta({
+      description: 'A host in any spelling, or a link to it',
+      override: { type: 'string', maxLength: HOST_CHARACTERS },
+    });
 }
 
 export const reportedDomain = z.object({

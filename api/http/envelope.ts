@@ -60,14 +60,11 @@ export interface EnvelopeOptions {
   readonly countIsEstimate?: boolean;
   /** Opaque cursor of the next page; null at the end, absent for lists without cursors. */
   readonly nextCursor?: string | null;
-  /** Name of the page-size parameter. */
-  readonly limitName?: 'limit' | 'page_size';
 }
 
 /** The envelope of a page by number. */
 export function envelope<T>(results: T[], page: Page, options: EnvelopeOptions): Envelope<T> {
-  const link = (number: number): string =>
-    linkTo([['page', String(number)]], page.limit, options.query, options.limitName);
+  const link = (number: number): string => linkTo(['page', String(number)], page.limit, options.query);
   return {
     links: {
       next: page.number < page.totalPages ? link(page.number + 1) : null,
@@ -90,10 +87,7 @@ export function cursorEnvelope<T>(
   const { nextCursor } = options;
   return {
     links: {
-      next:
-        nextCursor === null
-          ? null
-          : linkTo([['cursor', nextCursor]], limit, options.query, options.limitName),
+      next: nextCursor === null ? null : linkTo(['cursor', nextCursor], limit, options.query),
       previous: null,
       next_cursor: nextCursor,
     },
@@ -107,14 +101,13 @@ export function cursorEnvelope<T>(
 const PAGING = new Set(['page', 'limit', 'page_size', 'cursor']);
 
 function linkTo(
-  page: readonly [string, string][],
+  page: readonly [name: string, value: string],
   limit: number,
   query: Readonly<Record<string, string>>,
-  limitName = 'limit',
 ): string {
   const filters = Object.entries(query).filter(([name]) => !PAGING.has(name));
-  const pairs = [...page, [limitName, String(limit)], ...filters];
-  return `?${pairs.map(([name = '', value = '']) => `${encode(name)}=${encode(value)}`).join('&')}`;
+  const pairs = [page, ['limit', String(limit)] as const, ...filters];
+  return `?${pairs.map(([name, value]) => `${encode(name)}=${encode(value)}`).join('&')}`;
 }
 
 /** `encodeURIComponent` that does not throw on a lone surrogate. */

@@ -84,7 +84,7 @@ export function integer(
 const TOKEN_ID = '^([0-9]{1,78}|0[xX][0-9a-fA-F]{1,64})$';
 
 /** An NFT token id below 2^256, decimal or 0x. */
-export function tokenId(description = 'Token id, decimal or 0x') {
+export function tokenId() {
   return z
     .string()
     .transform((text, context): bigint => {
@@ -92,7 +92,7 @@ export function tokenId(description = 'Token id, decimal or 0x') {
       const value = BigInt(text.toLowerCase());
       return value < U256 ? value : refuse(context, 'Enter a valid token id.');
     })
-    .meta({ description, override: { type: 'string', pattern: TOKEN_ID } });
+    .meta({ description: 'Token id, decimal or 0x', override: { type: 'string', pattern: TOKEN_ID } });
 }
 
 const TRUE = new Set(['t', 'y', 'yes', 'true', 'on', '1']);

@@ -88,10 +88,10 @@ export function encodeCursor(
   return bytes.toString('base64url');
 }
 
-/** The cursor of another message with the same position. */
-export function cursorOfType(cursor: string, type: MessageType): string {
+/** The cursor of an `end` message with the same position. */
+export function endCursor(cursor: string): string {
   const bytes = Buffer.from(cursor, 'base64url');
-  bytes.writeUInt8(typeCodes[type], at.type);
+  bytes.writeUInt8(typeCodes.end, at.type);
   return bytes.toString('base64url');
 }
 

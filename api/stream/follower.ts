@@ -1,7 +1,7 @@
 import { digestOf } from '../http/cursor-digest.ts';
 import { readBlocks } from './blocks.ts';
 import type { BlockReading, StreamedBlock, Wanted } from './blocks.ts';
-import { NEWEST_POSITION, cursorOfType, encodeCursor } from './cursor.ts';
+import { NEWEST_POSITION, endCursor, encodeCursor } from './cursor.ts';
 import type { StreamPosition } from './cursor.ts';
 import { messagesOf, sharedMessagesOf } from './messages.ts';
 import type { Given, Message } from './messages.ts';
@@ -133,7 +133,7 @@ export function createFollower(options: FollowerOptions): Follower {
       return {
         type: 'end',
         // After the last message that was sent; where none was, it begins where the stream began.
-        cursor: cursor === null ? startCursor(begun, digest) : cursorOfType(cursor, 'end'),
+        cursor: cursor === null ? startCursor(begun, digest) : endCursor(cursor),
         data: JSON.stringify({ reason }),
       };
     },

@@ -27,7 +27,7 @@ export function commandConfig(
   return loadConfig({ ...run.env, ...env }, options);
 }
 
-/** LOG_LEVEL for the logger that is there before the settings are; a wrong one is named when they are read. */
-export function earlyLogLevel(env: NodeJS.ProcessEnv, fallback: Config['logLevel']): Config['logLevel'] {
-  return settings.logLevel.schema.safeParse(env['LOG_LEVEL']).data ?? fallback;
+/** LOG_LEVEL for the logger that exists before the settings are read, which reports a wrong one. */
+export function earlyLogLevel(env: NodeJS.ProcessEnv): Config['logLevel'] {
+  return settings.logLevel.schema.safeParse(env['LOG_LEVEL']).data ?? 'warn';
 }

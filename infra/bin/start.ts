@@ -15,7 +15,7 @@ const env: NodeJS.ProcessEnv = { ...process.env };
 const { stdout } = process;
 const say = (line: string): void => void stdout.write(`${line}\n`);
 const lines = stdout.isTTY ? readableLines((line) => void stdout.write(line)) : undefined;
-const log = createLogger('start', earlyLogLevel(env, 'warn'), lines);
+const log = createLogger('start', earlyLogLevel(env), lines);
 // Ignores EPIPE: the service outlives a reader of its output.
 stdout.on('error', () => {});
 

@@ -32,7 +32,7 @@ let hasFailed = false;
 // A role is five of the processes of a start, and uses none of what the other commands import.
 if (!roles.some(({ name }) => name === process.argv[2])) {
   const { commands } = await import('./cli/index.ts');
-  const log = createLogger('tds', earlyLogLevel(process.env, 'warn'), {
+  const log = createLogger('tds', earlyLogLevel(process.env), {
     // stdout is for the result. The reason of a failure is the last line of stderr.
     write: (line) => void (hasFailed || process.stderr.write(line)),
   });

@@ -15,7 +15,10 @@ const MAX_LAG = 10;
 const PAUSE_FACTOR = 4;
 
 /** Milliseconds to pause after work during a backfill. */
-export function pauseMs(workMs: number, { min = 0, max }: { min?: number; max: number }): number {
+export function pauseMs(
+  workMs: number,
+  { min, max }: { readonly min: number; readonly max: number },
+): number {
   return Math.min(Math.max(PAUSE_FACTOR * workMs, min), max);
 }
 

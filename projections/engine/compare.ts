@@ -90,7 +90,7 @@ const settings = { max_threads: 1 } as const;
 export async function compareTables(
   clickhouse: Reader,
   pair: TablePair,
-  limits: Limits = {},
+  limits: Limits,
 ): Promise<Comparison> {
   const shape = await commonShape(clickhouse, pair);
   const ours = await bucketSums(clickhouse, pair.ours, shape, limits);

@@ -106,14 +106,13 @@ export async function knownEntries(
 const countRow = z.object({ kind: z.enum(['event', 'message']), reason: z.string(), count: z.number() });
 export type QuarantineCount = z.infer<typeof countRow>;
 
-/** Open entries by kind and reason, most frequent first. */
-export async function quarantineCounts(db: Sql, schema: string, limit = 100): Promise<QuarantineCount[]> {
+/** The 100 most frequent kinds and reasons of open entries, most frequent first. */
+export async function quarantineCounts(db: Sql, schema: string): Promise<QuarantineCount[]> {
   return await sqlRows(
     db,
     countRow,
     `SELECT kind, reason, count(*) AS count FROM ${schema}.entries WHERE resolution IS NULL
-     GROUP BY kind, reason ORDER BY count(*) DESC, kind, reason LIMIT $1`,
-    [limit],
+     GROUP BY kind, reason ORDER BY count(*) DESC, kind, reason LIMIT 100`,
   );
 }
 

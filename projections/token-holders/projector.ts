@@ -13,7 +13,7 @@ import type {
 import { dueColumns, dueRow } from '../due-blocks.ts';
 import { chainBlocks } from '../streams.ts';
 import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
-import { shardSql } from './shards.ts';
+import { SHARD } from './shards.ts';
 
 /** Rows of blocks that one pass reads: bounds its memory to some hundred MB. */
 const ROWS_PER_PASS = 400_000;
@@ -26,7 +26,7 @@ const RANGES_PER_PASS = 16;
  */
 const COMPUTE = (touched: string): string => `
 INSERT INTO {{token_holders_pass}} (pass, token, shard, account, balance, held, previous)
-SELECT {pass:UInt64}, token, ${shardSql('account')}, account,
+SELECT {pass:UInt64}, token, ${SHARD}, account,
   if(sum(moved) > 0, toUInt256(sum(moved)), toUInt256(0)), sum(now), sum(earlier)
 FROM (
   SELECT token, account, toInt256(0) AS moved, toUInt256(0) AS now, toUInt256(0) AS earlier
@@ -36,7 +36,7 @@ FROM (
   WHERE (account, token) IN (SELECT account, token FROM (${touched}))
   UNION ALL
   SELECT token, account, toInt256(0), argMax(balance, seq), argMax(previous, seq) FROM {{token_holders}}
-  WHERE (token, shard, account) IN (SELECT token, ${shardSql('account')}, account FROM (${touched}))
+  WHERE (token, shard, account) IN (SELECT token, ${SHARD}, account FROM (${touched}))
   GROUP BY token, shard, account
 )
 GROUP BY token, account`;

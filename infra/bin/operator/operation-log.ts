@@ -34,7 +34,7 @@ const shownRow = requestRow
   );
 
 /** The newest operations, or the one with an id; requests that no process has begun are missing. */
-export async function readOperations(pool: Sql, id: string | null = null): Promise<OperationAnswer[]> {
+export async function readOperations(pool: Sql, id: string | null): Promise<OperationAnswer[]> {
   return await sqlRows(
     pool,
     shownRow,

@@ -27,10 +27,10 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
 }
 
 /** The status as lines for a terminal. */
-export function renderStatus(status: ServiceStatus, now = Date.now()): string {
+export function renderStatus(status: ServiceStatus): string {
   const { chain, head, chunks, lags, isLogAvailable, halts, alarms, quarantine, roles, repairs } = status;
   const { prices, nfts, redis } = status;
-  const age = headAgeSeconds(status, now);
+  const age = headAgeSeconds(status, Date.now());
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`

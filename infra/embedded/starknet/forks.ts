@@ -42,7 +42,7 @@ const CACHED_PATHS = 16;
 
 type Path = { froms: number[]; ids: number[] };
 
-export function createForkTree(seed: number, stored: readonly Fork[] = [ROOT]): ForkTree {
+export function createForkTree(seed: number, stored: readonly Fork[]): ForkTree {
   const forks = stored.length === 0 ? [ROOT] : [...stored];
   const paths = new Map<number, Path>();
 

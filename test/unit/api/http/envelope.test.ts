@@ -63,11 +63,6 @@ describe('envelope', () => {
     });
   });
 
-  it('uses the name that its list has for the page size', () => {
-    const { links } = envelope([], resolvePage(1, 20, 21), { query: {}, count: 21, limitName: 'page_size' });
-    expect(links.next).toBe('?page=2&page_size=20');
-  });
-
   it('links by cursor to the next page only', () => {
     const options = { query: { token: '0x1', cursor: 'a' }, count: 60, countIsEstimate: true };
     expect(cursorEnvelope([], 25, { ...options, nextCursor: 'b+/=' })).toEqual({

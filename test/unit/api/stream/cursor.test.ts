@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
 import { digestOf } from '../../../../api/http/cursor-digest.ts';
-import { cursorOfType, decodeCursor, encodeCursor } from '../../../../api/stream/cursor.ts';
+import { endCursor, decodeCursor, encodeCursor } from '../../../../api/stream/cursor.ts';
 import type { MessageType, StreamPosition } from '../../../../api/stream/cursor.ts';
 import { FELT_PRIME, toFelt } from '../../../../schemas/felt.ts';
 
@@ -42,7 +42,7 @@ describe('a cursor of a stream', () => {
     fc.assert(
       fc.property(positions, type, mark, (position, of, marked) => {
         const cursor = encodeCursor(position, filters, of, marked);
-        const end = cursorOfType(cursor, 'end');
+        const end = endCursor(cursor);
         expect(decodeCursor(end, filters)).toEqual(position);
         expect(end === cursor).toBe(of === 'end');
       }),
