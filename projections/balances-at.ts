@@ -1,4 +1,4 @@
-import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import type { RowReader } from '../infra/clickhouse/client.ts';
 import { createYielding } from '../infra/yielding.ts';
 import { balanceAt, chooseBasis, hasDeltas, legsBetween } from '../schemas/balance.ts';
 import type { Basis, IndexedRange, PairFacts } from '../schemas/balance.ts';
@@ -8,9 +8,7 @@ import type { Moved, Span } from './account-ledger/queries.ts';
 import type { Anchor } from './balances/queries.ts';
 import { blocksAt } from './indexed-blocks/queries.ts';
 import type { IndexedBlock } from './indexed-blocks/queries.ts';
-import type { ServedBuilds } from './served.ts';
-
-type Tables = Pick<ServedBuilds, 'table'>;
+import type { ServedTables } from './served.ts';
 
 /** A pair, and its balances that were read from the chain. */
 export interface BalanceSubject extends PairFacts {
@@ -32,7 +30,7 @@ export interface SubjectBalances {
 }
 
 export interface BalanceReads {
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   /** The indexed blocks at these heights; a query by default. */
   readonly blocksAt?: (heights: readonly number[]) => Promise<ReadonlyMap<number, IndexedBlock>>;
   /** Sums of ledger legs; read pair by pair by default. Read again if a reorg removes an anchor meanwhile. */
@@ -58,7 +56,7 @@ const NOTHING_MOVED: Moved = { delta: 0n, legs: 0 };
  */
 export async function balancesAt(
   { clickhouse, blocksAt: findBlocks, ledger }: BalanceReads,
-  served: Tables,
+  served: ServedTables,
   subjects: readonly BalanceSubject[],
   { points, head }: { readonly points: readonly Point[]; readonly head: number },
 ): Promise<SubjectBalances[]> {
@@ -163,7 +161,7 @@ async function anchorsOf(bases: readonly Bases[]): Promise<Anchor[]> {
 }
 
 /** Sums of some pairs; reads the legs of these pairs only. */
-export function pairSums(clickhouse: BalanceReads['clickhouse'], served: Tables): LedgerSums {
+export function pairSums(clickhouse: BalanceReads['clickhouse'], served: ServedTables): LedgerSums {
   const keyOf = ({ account, token }: BalanceSubject, { after, upTo }: Span): string =>
     `${account} ${token} ${after} ${upTo}`;
   return {
@@ -188,7 +186,7 @@ export function pairSums(clickhouse: BalanceReads['clickhouse'], served: Tables)
  */
 export function accountSums(
   clickhouse: BalanceReads['clickhouse'],
-  served: Tables,
+  served: ServedTables,
   { account, head, totals }: { account: Felt; head: number; totals: ReadonlyMap<Felt, Moved> },
 ): LedgerSums {
   return {

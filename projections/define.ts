@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import type { RowReader } from '../infra/clickhouse/client.ts';
 import type { ColumnSpec, Row } from '../infra/clickhouse/row-binary.ts';
 import type { PoolClient } from '../infra/postgres/client.ts';
 import { AppError } from '../schemas/errors.ts';
@@ -154,7 +154,7 @@ export interface Deferred {
 }
 
 export interface DeferredReads {
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   /** Real name of a table of the build, or of a source's served build. */
   readonly table: (placeholder: string) => string;
   /** Time of the newest indexed block in unix seconds; null before the first. Its source must be among the sources. */

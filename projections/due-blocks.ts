@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import type { RowReader } from '../infra/clickhouse/client.ts';
 import type { ColumnSpec, Row } from '../infra/clickhouse/row-binary.ts';
 import { versionColumns } from './chain-rows.ts';
 import type { BlockItem, DueBlock } from './define.ts';
@@ -67,11 +67,7 @@ const dueBlockRow = z
   .transform(({ block_desc: height, version: seq, ...mark }): DueBlock => ({ ...mark, height, seq }));
 
 /** Due blocks, the highest first, at most `limit`. */
-export async function dueBlocks(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  table: string,
-  limit: number,
-): Promise<DueBlock[]> {
+export async function dueBlocks(clickhouse: RowReader, table: string, limit: number): Promise<DueBlock[]> {
   const sql = `SELECT block_desc, hour, version, now() - since AS age FROM (${dueSql(table)}) ORDER BY block_desc, hour LIMIT {limit:UInt32}`;
   return await clickhouse.rows(
     { name: 'due-blocks.list', sql, row: dueBlockRow },
@@ -110,7 +106,7 @@ const LATE_SECONDS = 30;
  * @param blocks the table of indexed blocks
  */
 export async function markedBlocks(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   table: string,
   blocks: string,
   beforeHour = 0xffff_ffff,

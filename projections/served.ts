@@ -19,6 +19,9 @@ export interface ServedBuilds {
   readonly chainState: string | null;
 }
 
+/** The part of the served builds that queries of ClickHouse need. */
+export type ServedTables = Pick<ServedBuilds, 'table'>;
+
 const schemaRow = z.object({ name: z.string().nullable() });
 
 const servedRow = z.object({

@@ -1,18 +1,16 @@
 import { z } from 'zod';
 
-import type { ClickHouse, FileStatement, Params, Settings } from '../infra/clickhouse/client.ts';
+import type { FileStatement, Params, RowReader, Settings } from '../infra/clickhouse/client.ts';
 import { ZERO_FELT } from '../schemas/felt.ts';
 import type { Felt } from '../schemas/felt.ts';
 import { EVENT_INDEX_ITEM_FACTOR } from '../schemas/decode/index.ts';
 import { MAX_UINT32, descending } from './descending.ts';
-import type { ServedBuilds } from './served.ts';
+import type { ServedTables } from './served.ts';
 import { feltHex, feltText, filterParams, rowPredicates } from './transfer-reads.ts';
 import type { TransferFilters, VersionedSource } from './transfer-reads.ts';
 import { feltSql } from './sql-terms.ts';
 
 /** All transfers of a filter in one statement, in the order of the chain, as a file. */
-
-type Tables = Pick<ServedBuilds, 'table'>;
 
 /** The file formats: ClickHouse's name of each, and about what a transfer takes in it. */
 export const exportFormats = {
@@ -31,7 +29,7 @@ export interface ExportedToken {
 }
 
 export interface TransferExport {
-  readonly tables: Tables;
+  readonly tables: ServedTables;
   readonly source: VersionedSource;
   /** `hi` is at most the height of the newest block. */
   readonly filters: TransferFilters;
@@ -67,7 +65,7 @@ const heights = 'block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}';
 const bounds = ({ lo, hi }: TransferFilters): Params => ({ newest: descending(hi), oldest: descending(lo) });
 
 export async function rangeState(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   { tables, filters }: TransferExport,
 ): Promise<RangeState> {
   const sql = `SELECT toString(count()) AS blocks, toString(sum(cityHash64(block_desc, seq))) AS versions,
@@ -88,10 +86,7 @@ function tokensAndTimes({ tables, source }: TransferExport): string {
 const tokenRow = z.object({ o_token: feltText });
 
 /** The tokens that an export may have. */
-export async function exportedTokens(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  asked: TransferExport,
-): Promise<Felt[]> {
+export async function exportedTokens(clickhouse: RowReader, asked: TransferExport): Promise<Felt[]> {
   const { source, filters } = asked;
   const { token } = filters.felts;
   if (token !== undefined) return [token];
@@ -139,7 +134,7 @@ const countRow = z.object({ n: z.coerce.number().int() });
  * @throws ClickHouseError 395 when a block of the range is being reverted or indexed again
  */
 export async function exportedCount(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   asked: TransferExport,
   state: RangeState,
 ): Promise<number> {
@@ -154,7 +149,7 @@ export async function exportedCount(
 
 /** Whether no row above a height is of a version that its block does not have yet. Reads two columns, in any order. */
 export async function isSettledAbove(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   { tables, source, filters }: TransferExport,
   height: number,
 ): Promise<boolean> {
@@ -306,7 +301,7 @@ export const PRICES_OF_HOUR = 3;
  * @returns null: more than `maxPrices`
  */
 export async function priceScope(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   asked: TransferExport,
   {
     tokens,

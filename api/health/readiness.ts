@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
 import { serviceHealth } from '../../infra/health/service-health.ts';
 import { withTimeout } from '../../infra/lifecycle.ts';
@@ -12,7 +12,7 @@ import type { Readiness } from './health.ts';
 
 export interface ReadinessDeps {
   readonly pool: Sql;
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   readonly kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
   readonly stallSeconds: number;
   readonly servedBuilds: () => Promise<ServedBuilds>;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import { newestBlock, settledBlockAt } from '../../projections/indexed-blocks/queries.ts';
 import type { VersionedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -61,7 +61,7 @@ export function refuseAsOf(query: Readonly<Record<string, unknown>>, reason: str
  *   the blocks up to it are not of one chain
  */
 export async function findAsOf(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   served: ServedBuilds,
   asked: AskedBlock,
 ): Promise<AsOf> {
@@ -70,11 +70,7 @@ export async function findAsOf(
   return block;
 }
 
-async function indexedBlock(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  served: ServedBuilds,
-  height: number,
-): Promise<AsOf> {
+async function indexedBlock(clickhouse: RowReader, served: ServedBuilds, height: number): Promise<AsOf> {
   const find = async (): Promise<AsOf | null> => {
     if (height > MAX_HEIGHT) return null;
     const { block, isSettled } = await settledBlockAt(clickhouse, served, height);
@@ -97,7 +93,7 @@ async function indexedBlock(
  * since.
  */
 export async function confirmAsOf(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   served: ServedBuilds,
   block: AsOf,
   asked: AskedBlock,

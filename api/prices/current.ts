@@ -1,4 +1,4 @@
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { latestPricesOf } from '../../projections/latest-prices/queries.ts';
 import { pricesAtTimes } from '../../projections/prices/queries.ts';
@@ -10,7 +10,7 @@ import type { AsOf } from '../http/as-of.ts';
 export async function pricesFor(
   deps: {
     readonly pool: Sql;
-    readonly clickhouse: Pick<ClickHouse, 'rows'>;
+    readonly clickhouse: RowReader;
     readonly served: ServedBuilds;
     readonly asOf: AsOf | null;
   },

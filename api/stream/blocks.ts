@@ -1,4 +1,4 @@
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { linkedBlocks } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
@@ -27,7 +27,7 @@ export interface StreamedBlock {
 }
 
 export interface BlockReading {
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   readonly pool: Sql;
   readonly served: ServedBuilds;
 }

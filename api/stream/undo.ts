@@ -1,7 +1,7 @@
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import { linkedBlocks } from '../../projections/indexed-blocks/queries.ts';
 import { revertedBetween } from '../../projections/reverted-blocks/queries.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
+import type { ServedTables } from '../../projections/served.ts';
 import type { Felt } from '../../schemas/felt.ts';
 
 export interface BlockId {
@@ -31,8 +31,8 @@ const STEP = 1024;
  * @returns null if the block is indexed, `unknown` if it neither is nor was
  */
 export async function findUndo(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Pick<ServedBuilds, 'table'>,
+  clickhouse: RowReader,
+  tables: ServedTables,
   newest: BlockId,
   first: number,
 ): Promise<Undo | 'unknown' | null> {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import { pageOfEvents } from '../../projections/block-events/queries.ts';
 import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -79,7 +79,7 @@ export function eventsRoute({ clickhouseFor }: { readonly clickhouseFor: ClickHo
 }
 
 interface Stores {
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   readonly tables: ServedBuilds;
 }
 

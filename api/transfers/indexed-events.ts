@@ -1,6 +1,6 @@
 import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { ServedTables } from '../../projections/served.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { behind } from '../http/errors.ts';
 
@@ -14,7 +14,7 @@ const ATTEMPTS = 3;
  * @throws 503 while the block is being replaced, or has just been added
  */
 export async function withEvents<F extends { readonly height: number; readonly hash: Felt }, E>(
-  { clickhouse, tables }: { clickhouse: Pick<ClickHouse, 'rows'>; tables: Pick<ServedBuilds, 'table'> },
+  { clickhouse, tables }: { clickhouse: RowReader; tables: ServedTables },
   find: () => Promise<F>,
   read: (height: number) => Promise<(E & { readonly hash: Felt }) | null>,
 ): Promise<{ readonly found: F; readonly events: E } | null> {

@@ -9,7 +9,7 @@ import { REACHABLE_ROWS, countWithPage, cursorEnvelope, envelope, resolvePage } 
 import type { Envelope, RowCount } from '../http/envelope.ts';
 import { invalidInput, invalidPage } from '../http/errors.ts';
 import type { PageParameter } from '../http/params.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
+import type { ServedTables } from '../../projections/served.ts';
 import { countForLastPage, countTransfers } from './count.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
 import { searchKeyOf } from './filters.ts';
@@ -23,7 +23,7 @@ const SCAN_ROWS = 20_000;
 
 export interface TransferListDeps {
   readonly clickhouse: ClickHouse;
-  readonly tables: Pick<ServedBuilds, 'table'>;
+  readonly tables: ServedTables;
   /** The number of all transfers of a subject; it may be as old as answers that are cached. */
   readonly total: Reading['total'];
   /** Rows of one filter that may be read to find those that match the others; 20,000 by default. */

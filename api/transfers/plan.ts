@@ -11,9 +11,8 @@ import {
 import { feltFilters } from '../../projections/transfers/queries.ts';
 import type { FeltFilter, TransferSource } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
+import type { ServedTables } from '../../projections/served.ts';
 
-type Tables = Pick<ServedBuilds, 'table'>;
 export type Felts = Readonly<Partial<Record<FeltFilter, Felt>>>;
 
 /** Rows read by a key prefix. */
@@ -107,7 +106,12 @@ export function subjectsToCount(felts: Felts): Subject[] {
  * account with a rare token stays fast), else a block's. The other filters become conditions on those rows. A busy account
  * of a busy token may still have few transfers of it; its legs say where they are.
  */
-export function planTransfers(tables: Tables, felts: Felts, block: number | null, facts: PlanFacts): Plan {
+export function planTransfers(
+  tables: ServedTables,
+  felts: Felts,
+  block: number | null,
+  facts: PlanFacts,
+): Plan {
   if (felts.txhash !== undefined) return { ...single(transfersOfTransaction(tables)), isShort: true };
   const weighed = candidatesOf(felts).map((candidate) => ({
     ...candidate,
@@ -160,7 +164,7 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
  * On Starknet an address and a hash look alike, so a search may be an account, a token or a transaction. The counts mostly
  * show which, and it then costs as much as that filter. An unknown one reads all three, which are empty.
  */
-function planSearch(tables: Tables, felt: Felt | undefined, facts: PlanFacts, isOnly: boolean): Plan {
+function planSearch(tables: ServedTables, felt: Felt | undefined, facts: PlanFacts, isOnly: boolean): Plan {
   if (felt === undefined) return nothing;
   const all = [
     {

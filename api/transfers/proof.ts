@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
 import { eventsOfBlock } from '../../projections/block-events/queries.ts';
+import type { ServedTables } from '../../projections/served.ts';
 import type { createFinalHeights } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { MAX_HEIGHT, newestTransfer, transferOfTransaction } from '../../projections/transfers/queries.ts';
@@ -103,12 +104,10 @@ export function proofRoute({ clickhouseFor, finalHeights, trees }: ProofRouteDep
 }
 
 type Clickhouse = ReturnType<ClickHouseFor>;
-type Tables = Parameters<typeof eventsOfBlock>[1];
-
 /** The transfer with the events of its block; throws 404 without such a transfer. */
 async function findTransfer(
   clickhouse: Clickhouse,
-  tables: Tables,
+  tables: ServedTables,
   { txhash, event_index: index }: { readonly txhash: Felt; readonly event_index: number },
   upTo: number,
 ) {

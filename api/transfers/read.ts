@@ -16,13 +16,13 @@ import type {
   TransferPosition,
   TransferSource,
 } from '../../projections/transfers/queries.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
+import type { ServedTables } from '../../projections/served.ts';
 import type { Plan } from './plan.ts';
 
 /** The stores, search and plan of one request. */
 export interface Reading {
   readonly clickhouse: ClickHouse;
-  readonly tables: Pick<ServedBuilds, 'table'>;
+  readonly tables: ServedTables;
   readonly total: (subject: Subject) => Promise<number>;
   readonly plan: Plan;
   readonly filters: TransferFilters;

@@ -8,7 +8,7 @@ import { eventIndex } from '../../schemas/decode/index.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { invalidInput, unavailable } from '../http/errors.ts';
 import type { HttpError } from '../http/errors.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
+import type { ServedTables } from '../../projections/served.ts';
 
 /** Transfers followed per counterparty, newest first. */
 export const MAX_TRANSFERS_PER_ACCOUNT = 10_000;
@@ -24,7 +24,7 @@ const RETRY_AFTER_SECONDS = 60;
 export interface TraceDeps {
   /** Its reads fail with `QUERY_TIMEOUT` once the budget is used up. */
   readonly clickhouse: ClickHouse;
-  readonly tables: Pick<ServedBuilds, 'table'>;
+  readonly tables: ServedTables;
   /** Unix milliseconds. */
   readonly now: () => number;
 }

@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { versionsOfAccount } from '../../projections/account-feed/queries.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
+import type { ServedTables } from '../../projections/served.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { versionsOfAll, versionsOfToken } from '../../projections/transfers/queries.ts';
 import type { VersionedSource } from '../../projections/transfers/queries.ts';
@@ -8,12 +8,12 @@ import { candidatesOf } from './plan.ts';
 import type { Felts } from './plan.ts';
 
 /** Names the rows in the tables of one moment. */
-export type VersionedSourceIn = (tables: Pick<ServedBuilds, 'table'>) => VersionedSource;
+export type VersionedSourceIn = (tables: ServedTables) => VersionedSource;
 
 /** The rows that hold the transfers of some filters, in every version: those of the felt with the fewest. */
 export async function versionedSourceOf(
   clickhouse: ClickHouse,
-  tables: Pick<ServedBuilds, 'table'>,
+  tables: ServedTables,
   felts: Felts,
 ): Promise<VersionedSourceIn> {
   const candidates = candidatesOf(felts);

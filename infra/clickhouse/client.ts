@@ -16,7 +16,7 @@ import type { ColumnSpec, Row } from './row-binary.ts';
 
 export { isClickHouseRejection, isClickHouseUnavailable, isThrowIf } from './attempt.ts';
 export type { Params } from './http-interface.ts';
-export type { ChQuery, FileStatement, ReadOptions, RowParser } from './reads.ts';
+export type { ChQuery, FileStatement, ReadOptions, RowParser, RowReader } from './reads.ts';
 export type { Settings };
 
 export interface ClickHouse extends Reads {

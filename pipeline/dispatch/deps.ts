@@ -1,4 +1,4 @@
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Kafka, Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
@@ -10,7 +10,7 @@ import type { DispatchMetrics } from './metrics.ts';
 /** What the parts of the dispatcher work with. */
 export interface DispatchDeps {
   readonly pool: Pool;
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   readonly kafka: Kafka;
   readonly publisher: Pick<Publisher, 'publish'>;
   /** Postgres schema of the webhooks; null while they are not built. */

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { descending } from '../descending.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { ZERO_ADDRESS } from '../sql-terms.ts';
 import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import type { TransferSource, VersionedSource } from '../transfer-reads.ts';
@@ -11,18 +11,12 @@ import type { TransferSource, VersionedSource } from '../transfer-reads.ts';
 const legs = { account: '', search: '', from: ' AND leg IN (1, 3)', to: ' AND leg IN (2, 3)' } as const;
 
 /** An account's transfers, in the order of the key: all, only outgoing, or only incoming ones. */
-export function transfersOfAccount(
-  tables: Pick<ServedBuilds, 'table'>,
-  filter: keyof typeof legs,
-): TransferSource {
+export function transfersOfAccount(tables: ServedTables, filter: keyof typeof legs): TransferSource {
   return { sql: `${transfersInAndOut(tables, filter).sql}${legs[filter]}`, settles: [filter] };
 }
 
 /** An account's transfers in both directions, also where it is given as one side: the filter remains a condition on them. */
-export function transfersInAndOut(
-  tables: Pick<ServedBuilds, 'table'>,
-  filter: keyof typeof legs,
-): TransferSource {
+export function transfersInAndOut(tables: ServedTables, filter: keyof typeof legs): TransferSource {
   return {
     sql: `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam(filter)}`,
     settles: [],
@@ -30,10 +24,7 @@ export function transfersInAndOut(
 }
 
 /** Every version of the same rows. */
-export function versionsOfAccount(
-  tables: Pick<ServedBuilds, 'table'>,
-  filter: keyof typeof legs,
-): VersionedSource {
+export function versionsOfAccount(tables: ServedTables, filter: keyof typeof legs): VersionedSource {
   return {
     sql: `FROM ${tables.table('account_feed')} WHERE account = ${feltParam(filter)}${legs[filter]}`,
     key: 'account, block_desc, position_desc, item_desc, leg',
@@ -41,9 +32,6 @@ export function versionsOfAccount(
     settles: [filter],
   };
 }
-
-type Tables = Pick<ServedBuilds, 'table'>;
-type Reader = Pick<ClickHouse, 'rows'>;
 
 const settings = { max_threads: 2 } as const;
 const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
@@ -67,8 +55,8 @@ export interface AccountFee {
 
 /** Figures of an account's transfers up to a height, and the fees it paid by token. Reads a row for each of these transfers. */
 export async function accountFigures(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   account: Felt,
   upTo: number,
 ): Promise<{ figures: AccountFigures; fees: AccountFee[] }> {

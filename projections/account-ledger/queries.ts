@@ -1,22 +1,23 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import { felt } from '../../schemas/messages/common.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 import { MAX_UINT32, descending, uint32 } from '../descending.ts';
 import { feltSql } from '../sql-terms.ts';
 
-type Tables = Pick<ServedBuilds, 'table'>;
-
 /**
  * Where an account's transfers of a token are, in the order of a page: all, only outgoing, or only incoming ones. A token of
  * unknown standard has none here.
  */
-export function transferPositionsOfPair(tables: Tables, side: 'account' | 'from' | 'to'): TransferSource {
+export function transferPositionsOfPair(
+  tables: ServedTables,
+  side: 'account' | 'from' | 'to',
+): TransferSource {
   const legs = { account: '', from: ' AND leg = 1', to: ' AND leg = 2' }[side];
   return {
     sql: `FROM ${tables.table('account_ledger')} FINAL
@@ -40,8 +41,8 @@ export type UnbalancedToken = z.infer<typeof sumRow>;
  * transfer of a known standard. One pass over the ledger and one over `transfers`.
  */
 export async function unbalancedTokens(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { from, to }: { from: number; to: number },
   limit: number,
 ): Promise<UnbalancedToken[]> {
@@ -76,7 +77,7 @@ const sizeRow = z.object({ legs: count });
 const tokenSumRow = z.object({ of_token: felt, moved: signed });
 
 /** Into how many slices of accounts the ledger is cut, so that one holds about a million legs; at most 64. */
-export async function accountSlices(clickhouse: Pick<ClickHouse, 'rows'>, tables: Tables): Promise<number> {
+export async function accountSlices(clickhouse: RowReader, tables: ServedTables): Promise<number> {
   const sql = `SELECT toString(total_rows) AS legs FROM system.tables
     WHERE database = currentDatabase() AND name = {ledger:String} AND total_rows IS NOT NULL`;
   const query = { name: 'account-ledger.size', sql, row: sizeRow };
@@ -88,8 +89,8 @@ export async function accountSlices(clickhouse: Pick<ClickHouse, 'rows'>, tables
 
 /** Sums of the legs of each ERC-20 token up to a height, modulo 2^256, of the accounts of one of `slices` slices. */
 export async function tokenSums(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   options: {
     readonly slice: number;
     readonly slices: number;
@@ -139,8 +140,8 @@ const movedRow = z.object({
  * of blocks in the two ranges that the span cuts. Reads pairs of one span together, which takes a tenth of the time.
  */
 export async function movedWithin(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   asked: readonly ({ readonly account: Felt; readonly token: Felt } & Span)[],
 ): Promise<Moved[]> {
   const real = asked.map((one, i) => ({ ...one, i })).filter(({ after, upTo }) => after < upTo);
@@ -215,8 +216,8 @@ export const MOST_TOKENS = 100_000;
  * the account has more.
  */
 export async function movedByToken(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { account, upTo }: { account: Felt; upTo: number },
 ): Promise<Map<Felt, Moved>> {
   const own = `account = ${feltParam('account')}`;
@@ -247,8 +248,8 @@ const stepsRow = z.object({ o_token: feltText, o_from: z.array(uint32), o_deltas
  * in the ranges that a height cuts.
  */
 export async function movedInSteps(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { account, heights }: { account: Felt; heights: readonly number[] },
 ): Promise<Map<Felt, Steps>> {
   const ends = [...new Set(heights)].toSorted((a, b) => a - b);
@@ -307,8 +308,8 @@ const movementColumns = z.object({
  * transfer to oneself are adjacent, and are added here: grouping them in SQL took 1.5 times as long for 28,800 rows.
  */
 export async function movements(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { account, token, lo, hi }: { account: Felt; token: Felt; lo: number; hi: number },
   limit: number,
 ): Promise<Movement[]> {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { HashedBlock } from '../../schemas/commitment/block-hash.ts';
 import type { HashedTransaction } from '../../schemas/commitment/events.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -8,7 +8,7 @@ import { blockBody } from '../../schemas/messages/chain-blocks.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import type { RawEvent } from '../../schemas/messages/chain-blocks.ts';
 import { descending } from '../descending.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam } from '../transfer-reads.ts';
 import { feltSql } from '../sql-terms.ts';
 
@@ -45,8 +45,8 @@ const hexes = (column: string): string => `arrayMap(felt -> ${feltSql('felt')}, 
 
 /** The block at a height with its raw events; null without one. */
 export async function eventsOfBlock(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Pick<ServedBuilds, 'table'>,
+  clickhouse: RowReader,
+  tables: ServedTables,
   height: number,
 ): Promise<BlockEvents | null> {
   const sql = `SELECT ${feltSql('block_hash')} AS hash, header, ${hexes('block_events.tx_hashes')} AS tx_hashes,
@@ -98,8 +98,8 @@ const pageRow = z.object({
  * @param offset null: the last page
  */
 export async function pageOfEvents(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Pick<ServedBuilds, 'table'>,
+  clickhouse: RowReader,
+  tables: ServedTables,
   page: { height: number; txhash: Felt | undefined; offset: number | null; limit: number },
 ): Promise<EventPage | null> {
   const { height, txhash, offset, limit } = page;

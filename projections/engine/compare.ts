@@ -1,11 +1,9 @@
 import { z } from 'zod';
 
-import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
+import type { Params, RowReader } from '../../infra/clickhouse/client.ts';
 import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import { HOUR_RANGE } from '../streams.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
-
-type Reader = Pick<ClickHouse, 'rows'>;
 
 /** Two tables of one projection: `ours` is the table of the served build, `theirs` what the log says. */
 export interface TablePair {
@@ -88,7 +86,7 @@ const settings = { max_threads: 1 } as const;
  * of a derived row depends on how messages were batched, and is not compared.
  */
 export async function compareTables(
-  clickhouse: Reader,
+  clickhouse: RowReader,
   pair: TablePair,
   limits: Limits,
 ): Promise<Comparison> {
@@ -109,7 +107,7 @@ export async function compareTables(
 
 /** The rows by which two tables differ in some buckets, at most `limit`. */
 export async function differingRows(
-  clickhouse: Reader,
+  clickhouse: RowReader,
   pair: TablePair,
   { limit, ...limits }: Limits & { readonly limit: number },
 ): Promise<RowDifference[]> {
@@ -136,7 +134,7 @@ export async function differingRows(
 }
 
 async function bucketSums(
-  clickhouse: Reader,
+  clickhouse: RowReader,
   table: string,
   shape: Shape,
   limits: Limits,
@@ -183,7 +181,7 @@ function consecutive(numbers: readonly number[]): { first: number; last: number 
 
 /** The columns that both tables have: two versions of a projection are compared by what they have in common. */
 export async function commonShape(
-  clickhouse: Reader,
+  clickhouse: RowReader,
   { ours, theirs, isDerived }: TablePair,
 ): Promise<Shape> {
   const others = new Set((await columnsOf(clickhouse, theirs)).map(({ name }) => name));
@@ -209,7 +207,7 @@ function hourName(bucket: number): string {
   return new Date(bucket * HOUR_RANGE * 3_600_000).toISOString();
 }
 
-async function columnsOf(clickhouse: Reader, table: string): Promise<Column[]> {
+async function columnsOf(clickhouse: RowReader, table: string): Promise<Column[]> {
   const sql = `SELECT name, type, is_in_sorting_key AS isKey FROM system.columns
     WHERE database = currentDatabase() AND table = {table:String} ORDER BY position`;
   return await clickhouse.rows({ name: 'compare.columns', sql, row: columnRow }, { table });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Projection } from '../define.ts';
 import type { Build } from './builds.ts';
@@ -8,7 +8,7 @@ import type { Build } from './builds.ts';
 const countRow = z.object({ n: z.coerce.number() });
 
 /** False: ClickHouse has lost the table of a build, or a drop of the build was killed. */
-export async function hasTable(clickhouse: Pick<ClickHouse, 'rows'>, table: string): Promise<boolean> {
+export async function hasTable(clickhouse: RowReader, table: string): Promise<boolean> {
   const sql =
     'SELECT count() AS n FROM system.tables WHERE database = currentDatabase() AND name = {table:String}';
   const [found] = await clickhouse.rows({ name: 'builds.table', sql, row: countRow }, { table });
@@ -17,7 +17,7 @@ export async function hasTable(clickhouse: Pick<ClickHouse, 'rows'>, table: stri
 
 /** A table, or the schema, that the stores do not have of a build; null: none. */
 export async function lostTable(
-  { clickhouse, pool }: { readonly clickhouse: Pick<ClickHouse, 'rows'>; readonly pool: Sql },
+  { clickhouse, pool }: { readonly clickhouse: RowReader; readonly pool: Sql },
   { kind }: Projection,
   { names }: Build,
 ): Promise<string | null> {

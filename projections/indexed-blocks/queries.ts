@@ -1,16 +1,14 @@
 import { z } from 'zod';
 
-import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, Params, RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { eventCheck } from '../../schemas/messages/chain-blocks.ts';
 import type { EventCheck } from '../../schemas/messages/chain-blocks.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 import { feltSql } from '../sql-terms.ts';
-
-type Tables = Pick<ServedBuilds, 'table'>;
 
 const settings = { max_threads: 1 } as const;
 /** The other rows of a block that is read are there too: they were inserted before it. */
@@ -20,7 +18,7 @@ const heightRow = z.object({ height: z.int() });
 /** The newest indexed height whose block is no later than a time (unix seconds); `null` when there is none. */
 export async function newestHeightAt(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   seconds: number,
 ): Promise<number | null> {
   const sql = `SELECT ${ascendingSql('block_desc')} AS height FROM ${tables.table('indexed_blocks')} FINAL
@@ -35,7 +33,7 @@ const newestOfRow = z.object({ since: z.coerce.number(), height: z.int() });
 /** The same for several times (unix seconds, ascending), in their order, in two statements. */
 export async function newestHeightsAt(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   times: readonly number[],
 ): Promise<(number | null)[]> {
   const [first, last] = [times[0], times.at(-1)];
@@ -83,10 +81,7 @@ function sumOf(table: string, outcome: EventCheck): string {
 }
 
 /** The indexed blocks of each chunk; a chunk without one is missing. */
-export async function chunkTotals(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
-): Promise<ChunkTotals[]> {
+export async function chunkTotals(clickhouse: RowReader, tables: ServedTables): Promise<ChunkTotals[]> {
   const table = tables.table('indexed_block_ranges');
   const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers, ${sumOf(table, 'verified')} AS verified,
       maxOrNullIf(latest_transfer_block, latest_transfer_block != ${MAX_UINT32}) AS latest_transfer_block
@@ -107,10 +102,7 @@ const checkedRow = z.object({
 export type CheckedHeights = z.infer<typeof checkedRow>;
 
 /** Reads the ranges of 1024 heights: 24 ms for 10 million blocks, where the blocks themselves take 430 ms. */
-export async function checkedHeights(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
-): Promise<CheckedHeights> {
+export async function checkedHeights(clickhouse: RowReader, tables: ServedTables): Promise<CheckedHeights> {
   const table = tables.table('indexed_block_ranges');
   const sums = eventCheck.options.map((outcome) => `${sumOf(table, outcome)} AS ${outcome}`);
   const sql = `SELECT minOrNull(first_block) AS first, maxOrNull(last_block) AS last, sum(blocks) AS blocks, ${sums.join(', ')}
@@ -127,8 +119,8 @@ const placeRow = z.object({ partition: z.int(), offset: count });
 
 /** Partition and offset of the message that accepted the block indexed at a height; null when none is indexed. */
 export async function placeOfBlock(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   height: number,
 ): Promise<z.infer<typeof placeRow> | null> {
   const sql = `SELECT log_partition AS partition, log_offset AS offset FROM ${tables.table('indexed_blocks')} FINAL
@@ -157,10 +149,7 @@ const newestHeights = (table: string): string =>
   `block_desc <= (SELECT min(block_desc) FROM ${table}) + ${HEIGHT_RANGE - 1}`;
 
 /** The newest indexed block; null before the first. */
-export async function newestBlock(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
-): Promise<IndexedBlock | null> {
+export async function newestBlock(clickhouse: RowReader, tables: ServedTables): Promise<IndexedBlock | null> {
   const table = tables.table('indexed_blocks');
   const newest = async (where: string): Promise<IndexedBlock | undefined> => {
     const sql = `SELECT ${BLOCK} FROM ${table} FINAL ${where} ORDER BY block_desc LIMIT 1`;
@@ -188,10 +177,7 @@ const newestRunRow = z.object({
 const wholeRow = z.object({ first: z.int(), last: z.int() });
 
 /** Result of `newestBlock` and `runStart`, in one round trip where the index begins at 0; null before the first block. */
-export async function newestRun(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
-): Promise<NewestRun | null> {
+export async function newestRun(clickhouse: RowReader, tables: ServedTables): Promise<NewestRun | null> {
   const table = tables.table('indexed_blocks');
   // In a run that ends at x, the n-th value from the end is x - n + 1; beyond a gap it is less.
   const newest = {
@@ -248,8 +234,8 @@ export type VersionedBlock = z.infer<typeof versionedRow>;
 
 /** The indexed blocks at these heights, by height. */
 export async function blocksAt(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   heights: readonly number[],
 ): Promise<Map<number, VersionedBlock>> {
   if (heights.length === 0) return new Map();
@@ -277,8 +263,8 @@ const placedRow = versionedRow.extend({ parent: felt, is_deleted: z.int() });
  * @param above the borders above this height are checked, on a replica that has all writes; null: the nearest, on any replica
  */
 export async function settledBlockAt(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   height: number,
   above: number | null = null,
 ): Promise<{ readonly block: VersionedBlock | null; readonly isSettled: boolean }> {
@@ -320,8 +306,8 @@ export type CountedBlock = z.infer<typeof countedRow>;
  * hashes, without FINAL: with it, skipping the granule of a replacement would show the block that was reverted.
  */
 export async function countedBlock(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   asked: { readonly height: number } | { readonly hash: Felt },
 ): Promise<CountedBlock | null> {
   const table = tables.table('indexed_blocks');
@@ -350,8 +336,8 @@ const endRow = z.object({ n: count, end: z.int() });
  * whole ranges of 1024 heights, and the blocks of the two ranges in which the run begins and ends.
  */
 export async function runStart(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   height: number,
 ): Promise<number | null> {
   const range = rangeOf(height);
@@ -393,10 +379,7 @@ export async function runStart(
 }
 
 /** The height up to which all blocks from height 0 are indexed; null when height 0 is not. */
-export async function wholeUpTo(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
-): Promise<number | null> {
+export async function wholeUpTo(clickhouse: RowReader, tables: ServedTables): Promise<number | null> {
   // In a run that begins at x, the n-th value is x + n - 1; beyond a gap it is more.
   const endOf = async (
     name: string,
@@ -443,8 +426,8 @@ const LINKED = `${BLOCK}, ${feltSql('parent_hash')} AS parent, transfers, seq`;
 
 /** The blocks indexed between two heights, both inclusive, lowest first. */
 export async function linkedBlocks(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { from, to }: { readonly from: number; readonly to: number },
 ): Promise<LinkedBlock[]> {
   const sql = `SELECT ${LINKED} FROM ${tables.table('indexed_blocks')} FINAL
@@ -458,8 +441,8 @@ export async function linkedBlocks(
 
 /** The newest block and those below it that are linked to it by their parents, at most `most`, lowest first. */
 export async function newestLinked(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   most: number,
 ): Promise<LinkedBlock[]> {
   const table = tables.table('indexed_blocks');
@@ -482,8 +465,8 @@ const RECENT_HEIGHTS = 16 * HEIGHT_RANGE;
 
 /** The highest indexed block that the log holds before each of these offsets; places without one are missing. */
 export async function blocksBefore(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   places: readonly { readonly partition: number; readonly offset: number }[],
 ): Promise<BlockBefore[]> {
   if (places.length === 0) return [];
@@ -515,8 +498,8 @@ const rangesRow = z.object({ first: z.int(), last: z.int(), blocks: count });
 
 /** Heights that are indexed, lowest first: runs of whole ranges of 1024 heights, and each range that is not whole. */
 export async function indexedRanges(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
 ): Promise<{ first: number; last: number; blocks: number; is_whole: boolean }[]> {
   const sql = `SELECT toUInt32(min(low)) AS first, toUInt32(max(high)) AS last, sum(n) AS blocks FROM (
       SELECT low, high, n, if(n = ${HEIGHT_RANGE}, toInt64(range) - row_number() OVER (PARTITION BY n = ${HEIGHT_RANGE} ORDER BY range), toInt64(range)) AS island,

@@ -1,14 +1,11 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { uint } from '../../schemas/messages/common.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import { descending, uint32 } from '../descending.ts';
-
-type Reader = Pick<ClickHouse, 'rows'>;
-type Tables = Pick<ServedBuilds, 'table'>;
 
 /** With two threads, an account of ten thousand NFTs is read in little more than half the time. */
 const settings = { max_threads: 2 } as const;
@@ -76,8 +73,8 @@ const MOST_CHECKED = 1000;
  * breach of the standard.
  */
 export async function heldNfts(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   of: { account: Felt; token: Felt | null; upTo: number },
   page: { offset: number; limit: number },
   mostChecked = MOST_CHECKED,
@@ -102,8 +99,8 @@ const PLACE = 'block_desc, position_desc, item_desc';
 
 /** By the account's own moves; NFTs of the kinds in `checked` only if no other account has received them since. */
 async function readHeld(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   {
     account,
     token,
@@ -146,8 +143,8 @@ async function readHeld(
 
 /** Places of the last transfers of these NFTs, up to a height: an NFT whose place is not among them has been transferred since. */
 async function headsAmong(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   found: readonly Found[],
   upTo: number,
 ): Promise<ReadonlySet<string>> {

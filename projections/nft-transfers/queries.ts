@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { uint } from '../../schemas/messages/common.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import { descending, uint32 } from '../descending.ts';
 
@@ -21,8 +21,8 @@ export type LastTransfer = z.infer<typeof lastRow>;
 
 /** The newest transfer of an NFT up to a height; null where there is none. */
 export async function lastTransferOf(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Pick<ServedBuilds, 'table'>,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { token, tokenId, upTo }: { token: Felt; tokenId: bigint; upTo: number },
 ): Promise<LastTransfer | null> {
   const [row] = await clickhouse.rows(
@@ -49,8 +49,8 @@ export type KnownNft = z.infer<typeof nftRow>;
 
 /** Transferred NFTs after `after`, ordered by contract and id. */
 export async function nftsAfter(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Pick<ServedBuilds, 'table'>,
+  clickhouse: RowReader,
+  tables: ServedTables,
   after: Pick<KnownNft, 'token' | 'tokenId'> | null,
   limit: number,
 ): Promise<KnownNft[]> {

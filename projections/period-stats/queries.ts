@@ -1,16 +1,13 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import { ascendingSql, descending } from '../descending.ts';
 import { dueSql, markedBlocks } from '../due-blocks.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { DAY_SECONDS, HOUR_SECONDS, chainFigures, startSql, tokenFigures } from './figures.ts';
-
-type Tables = Pick<ServedBuilds, 'table'>;
-type Reader = Pick<ClickHouse, 'rows'>;
 
 const settings = { max_threads: 2 } as const;
 const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
@@ -45,7 +42,7 @@ const tokenRow = z
 export type TokenPeriod = z.infer<typeof tokenRow>;
 
 /** Rows of `transfers` from a time on, up to the newest block: times ascend with heights, so the blocks bound the key. */
-const PRESENT = (tables: Tables): string => `block_desc >= {newest_desc:UInt32} AND block_desc <= (
+const PRESENT = (tables: ServedTables): string => `block_desc >= {newest_desc:UInt32} AND block_desc <= (
     SELECT max(block_desc) FROM ${tables.table('indexed_blocks')} WHERE timestamp >= {presentFrom:UInt32}
   ) AND timestamp >= {presentFrom:UInt32}`;
 const DERIVED = `step = {step:UInt32} AND start BETWEEN {first:UInt32} AND {last:UInt32} AND start < {presentFrom:UInt32}`;
@@ -59,8 +56,8 @@ export const PERIODS = { hour: HOUR_SECONDS, day: DAY_SECONDS } as const;
 
 /** The newest blocks of periods before `presentFrom` that are still to be counted. */
 export async function uncountedPeriods(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { presentFrom }: Pick<PeriodsRead, 'presentFrom'>,
 ): ReturnType<typeof markedBlocks> {
   const [due, blocks] = [tables.table('period_stats_due'), tables.table('indexed_blocks')];
@@ -71,8 +68,8 @@ const lowestRow = z.object({ n: count, lowest: z.int() });
 
 /** The lowest block whose hour, of those from a time (seconds) to before another, is still to be derived; null: none. */
 export async function lowestDue(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { from, before }: { readonly from: number; readonly before: number },
 ): Promise<number | null> {
   const sql = `SELECT count() AS n, ${ascendingSql('max(block_desc)')} AS lowest
@@ -90,8 +87,8 @@ export async function lowestDue(
  * not derived that yet.
  */
 export async function presentPeriod(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { step, newest }: { readonly step: number; /** Seconds. */ readonly newest: number },
 ): Promise<number> {
   const present = Math.floor(newest / step) * step;
@@ -102,8 +99,8 @@ export async function presentPeriod(
 
 /** A token's periods with a transfer, the first one first. */
 export async function tokenPeriods(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   token: Felt,
   read: PeriodsRead,
 ): Promise<TokenPeriod[]> {
@@ -137,7 +134,7 @@ const topRow = z
 export type TopToken = z.infer<typeof topRow>;
 
 /** SQL of the chain's periods with a block. */
-function chainSql(tables: Tables, read: PeriodsRead): string {
+function chainSql(tables: ServedTables, read: PeriodsRead): string {
   const active = `SELECT DISTINCT subject FROM ${tables.table('transfer_counts_by_block')}
     WHERE subject_kind = 1 AND range BETWEEN (
       SELECT intDiv(${ascendingSql('max(block_desc)')}, ${HEIGHT_RANGE}) FROM ${tables.table('indexed_blocks')}
@@ -161,8 +158,8 @@ function chainSql(tables: Tables, read: PeriodsRead): string {
 
 /** The chain's periods with a block, the first one first. */
 export async function chainPeriods(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   read: PeriodsRead,
 ): Promise<ChainPeriod[]> {
   const sql = `SELECT start, blocks, transfers, accounts, length(p.tokens) AS tokens FROM (${chainSql(tables, read)}) AS p ORDER BY start`;
@@ -173,8 +170,8 @@ export async function chainPeriods(
 
 /** The tokens with most transfers in these periods together, then by address. */
 export async function topTokens(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   read: PeriodsRead,
   limit: number,
 ): Promise<TopToken[]> {

@@ -1,16 +1,13 @@
 import { z } from 'zod';
 
-import type { ChQuery, ClickHouse, Params, RowParser } from '../../infra/clickhouse/client.ts';
+import type { ChQuery, Params, RowParser, RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { distinctChunks } from '../distinct-chunks.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { meanOf } from './units.ts';
 
 /** Read side of prices over time. Times are unix milliseconds; prices are decimal strings of US dollars, exact. */
-
-type Tables = Pick<ServedBuilds, 'table'>;
-type Reader = Pick<ClickHouse, 'rows'>;
 
 const HOUR_MS = 3_600_000;
 /** Negative before 1970: SQL takes it as Int64. */
@@ -30,8 +27,8 @@ const TIMES = 5000;
  * tokens without a price are missing.
  */
 export async function pricesAtTimes(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   tokens: readonly Felt[],
   times: readonly number[],
 ): Promise<ReadonlyMap<Felt, string>[]> {
@@ -63,8 +60,8 @@ const slotRow = z.object({ o_token: feltText, o_slots: z.array(count), o_prices:
 
 /** By slot, the newest prices after the previous slot (for the first: after `after`), up to the slot. */
 async function newestBySlot(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   tokens: readonly Felt[],
   { after, slots }: { after: number; slots: readonly number[] },
 ): Promise<Map<number, Map<Felt, string>>> {
@@ -106,8 +103,8 @@ const lastRow = z.object({ o_token: feltText, o_price: z.string() });
 
 /** The newest prices up to the end of an hour, however old. */
 async function newestUpTo(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   tokens: readonly Felt[],
   hour: number,
 ): Promise<Map<Felt, string>> {
@@ -122,7 +119,7 @@ async function newestUpTo(
 
 /** The rows of a query for some of these tokens at a time, given as `tokens`. */
 async function rowsOfTokens<T>(
-  clickhouse: Reader,
+  clickhouse: RowReader,
   query: ChQuery<T>,
   tokens: readonly Felt[],
   params: Params,
@@ -189,8 +186,8 @@ const candleRow: RowParser<Candle> = {
  * of them, ascending.
  */
 export async function candles(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { token, interval, start, end }: CandleWindow,
   limit: number,
 ): Promise<Candle[]> {

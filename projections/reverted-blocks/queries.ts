@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { descending } from '../descending.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltText } from '../transfer-reads.ts';
 
 const revertedRow = z.object({ hash: feltText, parent: feltText, seq: z.coerce.number() });
@@ -16,8 +16,8 @@ export interface RevertedBlock {
 
 /** The blocks that were reverted between two heights, both inclusive, by their hash. */
 export async function revertedBetween(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Pick<ServedBuilds, 'table'>,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { from, to }: { readonly from: number; readonly to: number },
 ): Promise<Map<Felt, RevertedBlock>> {
   const sql = `SELECT hex(block_hash) AS hash, hex(parent_hash) AS parent, seq

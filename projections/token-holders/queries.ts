@@ -1,15 +1,12 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { descending } from '../descending.ts';
 import { markedBlocks } from '../due-blocks.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
-
-type Tables = Pick<ServedBuilds, 'table'>;
-type Reader = Pick<ClickHouse, 'rows'>;
 
 const settings = { max_threads: 1 } as const;
 const uint = z
@@ -43,12 +40,19 @@ const totalsRow = z
 const NOBODY: HolderTotals = { holders: 0, sum: 0n };
 
 /** The newest blocks whose balances are still to be counted. */
-export async function uncountedHolders(clickhouse: Reader, tables: Tables): ReturnType<typeof markedBlocks> {
+export async function uncountedHolders(
+  clickhouse: RowReader,
+  tables: ServedTables,
+): ReturnType<typeof markedBlocks> {
   return await markedBlocks(clickhouse, tables.table('token_holders_due'), tables.table('indexed_blocks'));
 }
 
 /** Number of a token's holders, and the sum of what they hold. */
-export async function holderTotals(clickhouse: Reader, tables: Tables, token: Felt): Promise<HolderTotals> {
+export async function holderTotals(
+  clickhouse: RowReader,
+  tables: ServedTables,
+  token: Felt,
+): Promise<HolderTotals> {
   const sql = `SELECT sum(t.holders) AS holders, toString(sum(t.high)) AS high, toString(sum(t.low)) AS low
     FROM ${tables.table('token_holder_totals')} AS t FINAL WHERE token = ${feltParam('token')}`;
   const query = { name: 'token-holders.totals', sql, row: totalsRow };
@@ -67,7 +71,11 @@ const SPARE = 16;
  * The holders after one, in order. Read in two steps, because FINAL over all ranks of a token merges all of them: the ranks of a
  * page in any part of the table, then FINAL up to the last of those.
  */
-export async function holdersPage(clickhouse: Reader, tables: Tables, read: HoldersRead): Promise<Holder[]> {
+export async function holdersPage(
+  clickhouse: RowReader,
+  tables: ServedTables,
+  read: HoldersRead,
+): Promise<Holder[]> {
   const found: Holder[] = [];
   for (let { after } = read; ;) {
     const limit = read.limit - found.length + SPARE;
@@ -82,8 +90,8 @@ export async function holdersPage(clickhouse: Reader, tables: Tables, read: Hold
 
 /** Ranks after one, up to another; without that one, also ranks which a later row deletes, and some twice. */
 async function ranks(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { token, after, upTo, limit }: HoldersRead & { readonly upTo: Holder | null },
 ): Promise<Holder[]> {
   // Each side of OR is a condition on the key; a comparison of tuples is not, and would read all holders of one balance.
@@ -109,8 +117,8 @@ async function ranks(
 
 /** Page and totals at a height, summed from the token's transfers up to it: for tokens with few. */
 export async function holdersUpTo(
-  clickhouse: Reader,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { token, after, limit }: HoldersRead,
   upTo: number,
 ): Promise<{ holders: Holder[]; totals: HolderTotals }> {

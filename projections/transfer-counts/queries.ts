@@ -3,10 +3,8 @@ import { z } from 'zod';
 import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { MAX_HEIGHT, amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
-
-type Tables = Pick<ServedBuilds, 'table'>;
 
 /** A token or an account whose transfers are counted: for an account those in and out; one to itself once. */
 export interface Subject {
@@ -23,7 +21,7 @@ const totalRow = z.object({ i: z.int(), total: uint });
 /** The number of transfers of each subject up to a height, in the order of the request. */
 export async function subjectTotals(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   subjects: readonly Subject[],
   upTo: number = MAX_HEIGHT,
 ): Promise<number[]> {
@@ -53,7 +51,7 @@ const busyRow = z.object({ account: feltText });
 /** Which of these accounts have more transfers than `moreThan`, of all tokens together. */
 export async function busyAccounts(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   accounts: readonly Felt[],
   moreThan: number,
 ): Promise<Set<Felt>> {
@@ -111,7 +109,7 @@ const WIDE_WINDOW_ROWS = 4000;
  */
 export async function findRows(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   subject: Subject,
   wanted: RowsWanted,
 ): Promise<{ total: number; found: RowsFound | null }> {

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import type { ClickHouse, Settings } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, RowReader, Settings } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { tokenStandard, uint } from '../../schemas/messages/common.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
@@ -42,13 +42,11 @@ export type {
   VersionedTransfer,
 } from '../transfer-reads.ts';
 
-type Tables = Pick<ServedBuilds, 'table'>;
-
 /** The sorting key of `transfers`. */
 const KEY = 'token, block_desc, position_desc, item_desc';
 
 /** A token's transfers, in the order of the key. */
-export function transfersOfToken(tables: Tables): TransferSource {
+export function transfersOfToken(tables: ServedTables): TransferSource {
   return {
     sql: `FROM ${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}`,
     settles: ['token'],
@@ -56,7 +54,7 @@ export function transfersOfToken(tables: Tables): TransferSource {
 }
 
 /** The transfers of the searched token that the searched account has no part in: the rest of a search is its feed. */
-export function transfersOfSearchedToken(tables: Tables): TransferSource {
+export function transfersOfSearchedToken(tables: ServedTables): TransferSource {
   const search = feltParam('search');
   return {
     sql: `FROM ${tables.table('transfers')} FINAL WHERE token = ${search} AND from_address != ${search} AND to_address != ${search}`,
@@ -65,7 +63,7 @@ export function transfersOfSearchedToken(tables: Tables): TransferSource {
 }
 
 /** A token's transfers at these positions. */
-export function transfersAt(tables: Tables, positions: readonly TransferPosition[]): TransferSource {
+export function transfersAt(tables: ServedTables, positions: readonly TransferPosition[]): TransferSource {
   return {
     sql: `FROM ${tables.table('transfers')} FINAL
       WHERE token = ${feltParam('token')} AND (block_desc, position_desc, item_desc) IN (
@@ -83,7 +81,7 @@ export function transfersAt(tables: Tables, positions: readonly TransferPosition
  * Every transfer at one height: the block says which tokens it holds. The newest version of each row is taken by hand:
  * a block has rows in as many places as it has tokens, and FINAL took 47 ms over 50 of them, this 38 ms.
  */
-export function transfersOfBlock(tables: Tables, height: number): TransferSource {
+export function transfersOfBlock(tables: ServedTables, height: number): TransferSource {
   return {
     sql: `FROM (
       SELECT * FROM ${tables.table('transfers')}
@@ -101,8 +99,8 @@ const feeRow = z.object({ token: feltText, amount: uint });
 
 /** Sums of the fees that were paid in a block, by token. */
 export async function feesOfBlock(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   height: number,
 ): Promise<z.infer<typeof feeRow>[]> {
   const { sql: rows, params } = transfersOfBlock(tables, height);
@@ -111,13 +109,13 @@ export async function feesOfBlock(
 }
 
 /** A transaction's transfers, where `tx_index` says. A hash that two blocks include has the rows of both. */
-export function transfersOfTransaction(tables: Tables): TransferSource {
+export function transfersOfTransaction(tables: ServedTables): TransferSource {
   return { sql: transactionRows(tables, 'txhash'), settles: ['txhash'] };
 }
 
 /** A transaction's transfer at a position and item; a hash that two blocks include may have two. */
 export function transferOfTransaction(
-  tables: Tables,
+  tables: ServedTables,
   { position, item }: Omit<TransferPosition, 'block'>,
 ): TransferSource {
   return {
@@ -128,7 +126,7 @@ export function transferOfTransaction(
 }
 
 /** The transfers of the searched hash that the searched address has no part in. */
-export function transfersOfSearchedTransaction(tables: Tables): TransferSource {
+export function transfersOfSearchedTransaction(tables: ServedTables): TransferSource {
   const search = feltParam('search');
   return {
     sql: `${transactionRows(tables, 'search')} AND token != ${search} AND from_address != ${search} AND to_address != ${search}`,
@@ -140,7 +138,7 @@ export function transfersOfSearchedTransaction(tables: Tables): TransferSource {
  * The rows of the hash in the tokens and blocks that `tx_index` names. An outdated entry only names places without such a row,
  * so it is read without FINAL: with FINAL and whole keys, the read took 11.8 ms among 5 M transfers, so 9.9 (medians of three).
  */
-function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
+function transactionRows(tables: ServedTables, param: 'txhash' | 'search'): string {
   return `FROM ${tables.table('transfers')} FINAL WHERE tx_hash = ${feltParam(param)}
     AND (token, block_desc) IN (
       SELECT arrayJoin(tokens), block_desc FROM ${tables.table('tx_index')} WHERE tx_hash = ${feltParam(param)}
@@ -148,7 +146,7 @@ function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
 }
 
 /** Every version of a token's transfers. */
-export function versionsOfToken(tables: Tables): VersionedSource {
+export function versionsOfToken(tables: ServedTables): VersionedSource {
   return {
     sql: `FROM ${tables.table('transfers')} WHERE token = ${feltParam('token')}`,
     key: KEY,
@@ -158,7 +156,7 @@ export function versionsOfToken(tables: Tables): VersionedSource {
 }
 
 /** Every version of the transfers between the heights of the filters, of the tokens that the indexed blocks there hold. */
-export function versionsOfAll(tables: Tables): VersionedSource {
+export function versionsOfAll(tables: ServedTables): VersionedSource {
   return {
     sql: `FROM ${tables.table('transfers')} WHERE token IN (
       SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL
@@ -174,7 +172,7 @@ const heightRow = z.object({ height: z.int() });
 /** Every height at which a contract has a transfer, lowest first. */
 export async function transferHeights(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   token: Felt,
 ): Promise<number[]> {
   const sql = `SELECT DISTINCT ${ascendingSql('block_desc')} AS height FROM ${tables.table('transfers')} FINAL
@@ -227,7 +225,7 @@ async function readTraced(
 /** All transfers of a token, newest first. */
 export async function tracedOfToken(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   { token, upTo }: { token: Felt; upTo: number },
   onTransfers: OnTraced,
 ): Promise<void> {
@@ -240,7 +238,7 @@ export async function tracedOfToken(
 /** A token's transfers from or to any of these accounts; one between two of them comes twice. */
 export async function tracedOfAccounts(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   { token, accounts, upTo }: { token: Felt; accounts: readonly Felt[]; upTo: number },
   onTransfers: OnTraced,
 ): Promise<void> {
@@ -256,7 +254,7 @@ export async function tracedOfAccounts(
  */
 export async function tracedOfBusyAccount(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   search: { token: Felt; account: Felt; upTo: number; most: number; hasLegs: boolean },
   onTransfers: OnTraced,
 ): Promise<void> {
@@ -275,8 +273,8 @@ const hashRow = z.object({ o_hash: feltText });
 
 /** The transaction of a token's first transfer in a block; null: there is none. */
 export async function firstTransferIn(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Tables,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { token, block }: { token: Felt; block: number },
 ): Promise<Felt | null> {
   const sql = `SELECT hex(tx_hash) AS o_hash FROM ${tables.table('transfers')} FINAL
@@ -300,7 +298,7 @@ const kindRow = z.object({ kind: tokenStandard });
  */
 export async function hasUnknownTransfers(
   clickhouse: ClickHouse,
-  tables: Tables,
+  tables: ServedTables,
   token: Felt,
 ): Promise<boolean> {
   const ofToken = `WHERE token = ${feltParam('token')}`;

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam } from '../transfer-reads.ts';
 
 const row = z.object({ found: z.int() });
@@ -10,7 +10,7 @@ const row = z.object({ found: z.int() });
 /** Whether a transaction of this hash has a transfer. */
 export async function hasTransaction(
   clickhouse: ClickHouse,
-  tables: Pick<ServedBuilds, 'table'>,
+  tables: ServedTables,
   hash: Felt,
 ): Promise<boolean> {
   const sql = `SELECT 1 AS found FROM ${tables.table('tx_index')} FINAL WHERE tx_hash = ${feltParam('hash')} LIMIT 1`;

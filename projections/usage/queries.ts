@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import type { ServedBuilds } from '../served.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
+import type { ServedTables } from '../served.ts';
 
 /** Read side of the usage of API keys. */
 
@@ -17,8 +17,8 @@ export interface UsedHour {
 
 /** The hours that begin within two times (unix milliseconds, both inclusive) and in which a key was used; ascending. */
 export async function usedHours(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  tables: Pick<ServedBuilds, 'table'>,
+  clickhouse: RowReader,
+  tables: ServedTables,
   { keyId, from, to }: { keyId: number; from: number; to: number },
 ): Promise<UsedHour[]> {
   const sql = `SELECT hour AS o_hour, calls AS o_calls, successful AS o_successful

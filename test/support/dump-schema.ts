@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../infra/clickhouse/client.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 
@@ -60,7 +60,7 @@ export async function dumpPostgres(db: Sql): Promise<string> {
 }
 
 /** Every table of the current database. */
-export async function dumpClickHouse(clickhouse: Pick<ClickHouse, 'rows'>): Promise<string> {
+export async function dumpClickHouse(clickhouse: RowReader): Promise<string> {
   const found = await clickhouse.rows({
     name: 'test.schema',
     sql: `SELECT formatQuery(replaceOne(create_table_query, concat(' ', database, '.'), ' ')) AS definition

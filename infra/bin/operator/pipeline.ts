@@ -116,6 +116,7 @@ interface Read {
   readonly now: number;
 }
 
+type StageState = Pick<PipelineStage, 'state' | 'detail'>;
 type Progress = Pick<PipelineStage, 'height' | 'lag_blocks' | 'lag_seconds'>;
 
 function stagesOf(read: Read): PipelineStage[] {
@@ -161,10 +162,7 @@ function progressAt(
 }
 
 /** No process of the role has a recent heartbeat; null where the role's own state says enough. */
-function silenceOf(
-  { processes, status }: Read,
-  role: string,
-): Pick<PipelineStage, 'state' | 'detail'> | null {
+function silenceOf({ processes, status }: Read, role: string): StageState | null {
   const known = status.roles.find(({ name }) => name === role);
   if (known?.state === 'missing') return { state: 'missing', detail: known.detail };
   const running = processes.filter((one) => one.role === role && one.state !== 'stopped');
@@ -173,7 +171,7 @@ function silenceOf(
 }
 
 /** While the head is not known to be stalled, the detail is its age. */
-function stateOfNode({ status, now }: Read): Pick<PipelineStage, 'state' | 'detail'> {
+function stateOfNode({ status, now }: Read): StageState {
   if (status.head === null) return { state: 'unknown', detail: null };
   const stalled = status.alarms.find(({ name }) => name === HEAD_STALLED);
   if (stalled !== undefined) return { state: 'stalled', detail: stalled.detail };
@@ -181,7 +179,7 @@ function stateOfNode({ status, now }: Read): Pick<PipelineStage, 'state' | 'deta
   return { state: 'ok', detail: age === null ? null : `no newer block for ${age} s` };
 }
 
-function stateOfLog(read: Read, { lag_blocks: lag }: Progress): Pick<PipelineStage, 'state' | 'detail'> {
+function stateOfLog(read: Read, { lag_blocks: lag }: Progress): StageState {
   const silence = silenceOf(read, 'ingest');
   if (silence !== null) return silence;
   const ingest = read.status.roles.find(({ name }) => name === 'ingest');
@@ -232,7 +230,7 @@ function stateOfProjection(
   name: string,
   own: readonly Consumer[],
   messages: number | null,
-): Pick<PipelineStage, 'state' | 'detail'> {
+): StageState {
   const { halts, alarms } = read.status;
   const halt = halts.find(({ projection }) => projection === name);
   if (halt !== undefined) {

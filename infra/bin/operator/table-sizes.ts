@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { StoredBuild } from '../../../projections/engine/builds.ts';
-import type { ClickHouse, ChQuery } from '../../clickhouse/client.ts';
+import type { ChQuery, RowReader } from '../../clickhouse/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
 
@@ -27,7 +27,7 @@ const tableRow = z.object({ statement: z.string() });
 /** The tables of one build, by name. */
 export async function tableSizes(
   pool: Sql,
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   { names }: Pick<StoredBuild, 'names'>,
 ): Promise<TableSize[]> {
   const { schema, ...placeholders } = names;

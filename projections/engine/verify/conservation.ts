@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../../infra/clickhouse/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
@@ -15,7 +15,7 @@ import { NAMED } from './difference.ts';
 
 interface Deps {
   readonly pool: Pool;
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   readonly signal: AbortSignal;
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse, Params } from '../../../infra/clickhouse/client.ts';
+import type { Params, RowReader } from '../../../infra/clickhouse/client.ts';
 import { eventCheck } from '../../../schemas/messages/chain-blocks.ts';
 import type { EventCheck } from '../../../schemas/messages/chain-blocks.ts';
 import { CHAIN_BLOCKS_PARTITIONS, HEIGHT_RANGE } from '../../../schemas/topics.ts';
@@ -86,7 +86,7 @@ function logChecks(facts: string, expected: readonly Heights[]): LogCheck[] {
 }
 
 export async function logDifferences(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   scratch: Scratch,
   expected: readonly Heights[],
 ): Promise<Difference[]> {
@@ -114,7 +114,7 @@ const outcomeRow = z.object({ outcome: eventCheck, blocks: z.coerce.number() });
 
 /** How many blocks have each outcome of the comparison with their event commitment. */
 export async function commitmentOutcomes(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   scratch: Scratch,
 ): Promise<Readonly<Record<EventCheck, number>>> {
   const sql = `SELECT outcome, count() AS blocks FROM ${inForce(scratch.facts.table)} GROUP BY outcome`;
@@ -141,7 +141,7 @@ const PAGE = 1000;
 
 /** The accepted blocks, lowest first. */
 export async function* logBlocks(
-  clickhouse: Pick<ClickHouse, 'rows'>,
+  clickhouse: RowReader,
   scratch: Scratch,
   onlyUncounted: boolean,
 ): AsyncGenerator<LogBlock> {

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../../infra/clickhouse/client.ts';
 import type { Clock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { topics } from '../../../schemas/topics.ts';
-import type { ServedBuilds } from '../../served.ts';
+import type { ServedTables } from '../../served.ts';
 import { parseMessage } from '../../streams.ts';
 import { amongFelts } from '../../transfer-reads.ts';
 import { ascendingSql, descending } from '../../descending.ts';
@@ -41,8 +41,8 @@ const heightRow = z.object({ height: z.number() });
 const settings = { max_threads: 1 } as const;
 
 interface Deps {
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
-  readonly served: Pick<ServedBuilds, 'table'>;
+  readonly clickhouse: RowReader;
+  readonly served: ServedTables;
 }
 
 /** The indexed block at a height, or the next one below; null when there is none. Reads one granule. */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { Clock } from '../../../infra/clock.ts';
-import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../../infra/clickhouse/client.ts';
 import { insertAlarms } from '../../../infra/health/alarms.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
@@ -17,7 +17,7 @@ import type { SampledBlock } from './sample.ts';
 
 interface Options {
   readonly pool: Pool;
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly clickhouse: RowReader;
   readonly kafka: Pick<Kafka, 'readRange'>;
   readonly clock: Clock;
   readonly log: Logger;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { RowReader } from '../../../infra/clickhouse/client.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { countedBlock } from '../../../projections/indexed-blocks/queries.ts';
@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 /** Refuses to read more than four of the granules for each of the two reads. */
-const frugal: Pick<ClickHouse, 'rows'> = {
+const frugal: RowReader = {
   rows: async (query, params, options) =>
     await world.clickhouse.rows(query, params, {
       ...options,
