@@ -4,7 +4,7 @@ import { createRetryWhileUnavailable, isStoreUnavailable } from '../../infra/ret
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { ProjectionMetrics } from './metrics.ts';
 
-export interface StoreRetryDependencies {
+export interface StoreRetryDeps {
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   readonly clock: Clock;
@@ -14,7 +14,7 @@ export interface StoreRetryDependencies {
 /** `retryWhileUnavailable` of one store, shown by the metric `tds_projection_store_waiting`. */
 export function createStoreRetry(
   store: 'clickhouse' | 'postgres' | 'postgres or kafka' | 'any store',
-  { log, metrics, clock, signal }: StoreRetryDependencies,
+  { log, metrics, clock, signal }: StoreRetryDeps,
   isRetryable: (error: unknown) => boolean = isStoreUnavailable,
 ): RetryWhileUnavailable {
   return createRetryWhileUnavailable({

@@ -30,7 +30,7 @@ export const start: StartRole = async (context, only) => {
   const pool = openPool(context, 'tds-project', 14);
   const clickhouse = openClickHouse(context, 'tds-project');
   const metrics = createProjectionMetrics(registry);
-  const dependencies = { kafka, pool, log, metrics };
+  const deps = { kafka, pool, log, metrics };
   // A consumer's stop waits for its fetch: all of them wait at the same time.
   const served = {
     ...context,
@@ -40,18 +40,14 @@ export const start: StartRole = async (context, only) => {
   };
   const runs = postgresProjections.filter(wanted).map((projection) => {
     const groupId = `project-${projection.name}`;
-    return runServed(
-      [projection],
-      () => runPostgresProjection({ ...dependencies, projection, groupId }),
-      served,
-    );
+    return runServed([projection], () => runPostgresProjection({ ...deps, projection, groupId }), served);
   });
   for (const [topic, ofTopic] of Map.groupBy(clickhouseProjections.filter(wanted), (one) => one.topic)) {
     const names = only.length === 0 ? [] : ofTopic.map(({ name }) => name);
     const groupId = ['project', topic.name, ...names].join('-');
     const limits = { rows: config.batchRows };
     const run = (together: typeof ofTopic): Promise<ProjectionRun> =>
-      runClickHouseProjections({ ...dependencies, clickhouse, projections: together, groupId, limits });
+      runClickHouseProjections({ ...deps, clickhouse, projections: together, groupId, limits });
     runs.push(runServed(ofTopic, (together) => run([...together]), served));
   }
   await settled(runs);

@@ -12,11 +12,11 @@ import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { createFold } from '../run/fold.ts';
 import { createStoreRetry } from '../store-retry.ts';
-import type { StoreRetryDependencies } from '../store-retry.ts';
+import type { StoreRetryDeps } from '../store-retry.ts';
 import { projectionState } from '../state.ts';
 import type { ProjectionState } from '../state.ts';
 
-export interface ReplayDeps extends StoreRetryDependencies {
+export interface ReplayDeps extends StoreRetryDeps {
   readonly kafka: Kafka;
   readonly clickhouse: ClickHouse;
   readonly pool: Pool;
@@ -29,7 +29,7 @@ export type Goal = ReadonlyMap<number, number>;
 export type OnRead = (messages: number) => void;
 
 /** Stores and clock of a replay, real or simulated. */
-export interface ReplayPorts extends StoreRetryDependencies {
+export interface ReplayPorts extends StoreRetryDeps {
   readonly clickhouse: PipelineOptions['clickhouse'];
   readonly kafka: Pick<Kafka, 'topicId' | 'readRanges'>;
   readonly state: Pick<ProjectionState, 'checkpoints' | 'move'>;

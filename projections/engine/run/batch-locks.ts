@@ -1,5 +1,5 @@
 import { createStoreRetry } from '../store-retry.ts';
-import type { StoreRetryDependencies } from '../store-retry.ts';
+import type { StoreRetryDeps } from '../store-retry.ts';
 import type { ServedLock } from '../served-lock.ts';
 import type { ProjectionState } from '../state.ts';
 import type { Batch } from './batch.ts';
@@ -20,14 +20,14 @@ interface SharedLock {
 /** For shadow builds, which no swap waits for. */
 const NO_LOCK: ServedLock = { isLost: () => false, release: async () => {} };
 
-export interface BatchLockDependencies extends StoreRetryDependencies {
+export interface BatchLockDeps extends StoreRetryDeps {
   /** Null for shadow builds. */
   readonly lockServed: ProjectionState['lockServed'] | null;
 }
 
 /** Requests one lock after the other: a batch that overtook an earlier one, queued behind a swap, would deadlock with the swap. */
-export function createBatchLocks({ lockServed, ...dependencies }: BatchLockDependencies): BatchLocks {
-  const onPostgres = createStoreRetry('postgres', dependencies);
+export function createBatchLocks({ lockServed, ...deps }: BatchLockDeps): BatchLocks {
+  const onPostgres = createStoreRetry('postgres', deps);
   let last: Promise<unknown> = Promise.resolve();
   let current: SharedLock | null = null;
 

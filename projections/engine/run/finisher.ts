@@ -7,7 +7,7 @@ import type { Reading } from './readings.ts';
 import { isInsertedLast, withNames } from '../../define.ts';
 import type { ServedLock } from '../served-lock.ts';
 import { createStoreRetry } from '../store-retry.ts';
-import type { StoreRetryDependencies } from '../store-retry.ts';
+import type { StoreRetryDeps } from '../store-retry.ts';
 import type { ProjectionState } from '../state.ts';
 
 /**
@@ -42,7 +42,7 @@ export interface Finisher {
   idle(): Promise<void>;
 }
 
-export interface FinisherDependencies extends StoreRetryDependencies {
+export interface FinisherDeps extends StoreRetryDeps {
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
   readonly state: Pick<ProjectionState, 'move'>;
   readonly identity: LogIdentity;
@@ -56,9 +56,9 @@ export interface FinisherDependencies extends StoreRetryDependencies {
   onFatal(error: unknown): void;
 }
 
-export function createFinisher(dependencies: FinisherDependencies): Finisher {
-  const { clock, signal } = dependencies;
-  const finish = createRound(dependencies);
+export function createFinisher(deps: FinisherDeps): Finisher {
+  const { clock, signal } = deps;
+  const finish = createRound(deps);
   let batches: InsertedBatch[] = [];
   let unfinished = 0;
   let failure: unknown = null;
@@ -73,7 +73,7 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
     const taken = batches;
     batches = [];
     const began = clock.now();
-    dependencies.onRound();
+    deps.onRound();
     try {
       await finish(taken);
     } finally {
@@ -83,7 +83,7 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
     const messages = taken.reduce((sum, { batch }) => sum + batch.messages(), 0);
     const factor = messages > UNPAUSED_MESSAGES ? PAUSE_FACTOR : 0;
     dueAt = clock.now() + Math.min(MAX_PAUSE_MS, factor * (clock.now() - began));
-    dependencies.onFinished();
+    deps.onFinished();
   };
   const run = async (): Promise<void> => {
     try {
@@ -92,7 +92,7 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
       // Nothing may be written after a gap: the run ends.
       failure = error;
       await Promise.all(batches.map(({ lock }) => lock.release()));
-      if (!signal.aborted) dependencies.onFatal(error);
+      if (!signal.aborted) deps.onFatal(error);
     } finally {
       running = null;
     }
@@ -119,11 +119,11 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
 }
 
 /** The steps of a round, each idempotent. */
-function createRound(dependencies: FinisherDependencies): (round: readonly InsertedBatch[]) => Promise<void> {
-  const { clickhouse, state, identity, metrics, announceIndexed } = dependencies;
-  const insert = createInsert(dependencies);
-  const onClickHouse = createStoreRetry('clickhouse', dependencies, isClickHouseUnavailable);
-  const onPostgres = createStoreRetry('postgres', dependencies);
+function createRound(deps: FinisherDeps): (round: readonly InsertedBatch[]) => Promise<void> {
+  const { clickhouse, state, identity, metrics, announceIndexed } = deps;
+  const insert = createInsert(deps);
+  const onClickHouse = createStoreRetry('clickhouse', deps, isClickHouseUnavailable);
+  const onPostgres = createStoreRetry('postgres', deps);
 
   const derive = async ({ projection, build }: Target, shares: readonly Share[]): Promise<void> => {
     const touched = touchedBy(shares);
@@ -145,7 +145,7 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
         metrics.messages.inc({ projection: move.build.projection }, move.next - move.expected);
       } else if (reading.current) {
         reading.current = false;
-        dependencies.onRefused(reading);
+        deps.onRefused(reading);
       }
     }
   };
@@ -179,10 +179,10 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
 
 /** Inserts the rows of shares of one target. */
 export function createInsert(
-  dependencies: Pick<FinisherDependencies, 'clickhouse' | keyof StoreRetryDependencies>,
+  deps: Pick<FinisherDeps, 'clickhouse' | keyof StoreRetryDeps>,
 ): (shares: readonly Share[]) => Promise<void> {
-  const { clickhouse, metrics } = dependencies;
-  const onClickHouse = createStoreRetry('clickhouse', dependencies, isClickHouseUnavailable);
+  const { clickhouse, metrics } = deps;
+  const onClickHouse = createStoreRetry('clickhouse', deps, isClickHouseUnavailable);
   return async (shares) => {
     const [first] = shares;
     if (first === undefined) return;

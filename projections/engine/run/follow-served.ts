@@ -2,7 +2,7 @@ import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { createStoreRetry } from '../store-retry.ts';
-import type { StoreRetryDependencies } from '../store-retry.ts';
+import type { StoreRetryDeps } from '../store-retry.ts';
 import { createLifetime } from './lifetime.ts';
 import type { ProjectionRun } from './lifetime.ts';
 
@@ -14,7 +14,7 @@ import type { ProjectionRun } from './lifetime.ts';
  */
 export async function followServed(
   start: (signal: AbortSignal) => Promise<ProjectionRun>,
-  dependencies: Omit<StoreRetryDependencies, 'signal'>,
+  deps: Omit<StoreRetryDeps, 'signal'>,
 ): Promise<ProjectionRun> {
   const lifetime = createLifetime(async () => {
     // A failed restart has nothing to stop.
@@ -28,7 +28,7 @@ export async function followServed(
   let current = Promise.resolve(await start(signal));
   const retryWhileUnavailable = createStoreRetry(
     'any store',
-    { ...dependencies, signal },
+    { ...deps, signal },
     (error) => isStoreUnavailable(error) || isClickHouseUnavailable(error),
   );
 
@@ -40,7 +40,7 @@ export async function followServed(
       } catch (error) {
         if (!(error instanceof AppError) || error.code !== 'BUILD_RETIRED') throw error;
         if (signal.aborted) return;
-        dependencies.log.info({ reason: error.message }, 'build retired, restarting with the served build');
+        deps.log.info({ reason: error.message }, 'build retired, restarting with the served build');
         current = run.stop().then(() => retryWhileUnavailable(() => start(signal)));
       }
     }

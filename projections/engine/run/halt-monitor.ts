@@ -8,11 +8,11 @@ import { messageQuarantined } from '../halts.ts';
 import type { Halt } from '../halts.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { ProjectionState } from '../state.ts';
-import type { StoreRetryDependencies } from '../store-retry.ts';
+import type { StoreRetryDeps } from '../store-retry.ts';
 import type { Reading, Readings } from './readings.ts';
 import type { TopicReader } from './topic-reader.ts';
 
-interface Dependencies extends Omit<StoreRetryDependencies, 'signal'> {
+interface HaltMonitorDeps extends Omit<StoreRetryDeps, 'signal'> {
   readonly kafka: Pick<Kafka, 'offsets' | 'publisher'>;
   readonly state: ProjectionState;
   readonly topic: Topic<unknown>;
@@ -45,10 +45,10 @@ const CHECKS_PER_OFFSETS = 15;
 /** The stored checkpoints are compared with those in memory at every thirtieth; a new message shows a difference at once. */
 const CHECKS_PER_CHECKPOINTS = 30;
 
-export function createHaltMonitor(dependencies: Dependencies): HaltMonitor {
-  const { clock, log, readings, reader } = dependencies;
-  const halts = createHaltResolver(dependencies);
-  const progress = createProgressMeter(dependencies);
+export function createHaltMonitor(deps: HaltMonitorDeps): HaltMonitor {
+  const { clock, log, readings, reader } = deps;
+  const halts = createHaltResolver(deps);
+  const progress = createProgressMeter(deps);
   const stopping = new AbortController();
   let checking: Promise<void> = Promise.resolve();
   let checks = 0;
@@ -64,7 +64,7 @@ export function createHaltMonitor(dependencies: Dependencies): HaltMonitor {
       for (const reading of await readings.rewound()) await reader.reopen(reading);
     } catch (error) {
       // The next check retries an unavailable store; everything else is a bug.
-      if (!isStoreUnavailable(error)) return dependencies.onError(error);
+      if (!isStoreUnavailable(error)) return deps.onError(error);
       if (isAvailable) log.warn({ err: error }, 'halt monitor: store unavailable');
       isAvailable = false;
     }
@@ -98,8 +98,8 @@ export function createHaltMonitor(dependencies: Dependencies): HaltMonitor {
 }
 
 /** Records halts, and ends them as operators decide. */
-function createHaltResolver(dependencies: Dependencies): { check(): Promise<void>; close(): Promise<void> } {
-  const { kafka, state, clock, topic, log, builds, readings, reader } = dependencies;
+function createHaltResolver(deps: HaltMonitorDeps): { check(): Promise<void>; close(): Promise<void> } {
+  const { kafka, state, clock, topic, log, builds, readings, reader } = deps;
   const quarantine = kafka.publisher();
   /** Halts that were sent to the quarantine, acknowledged or not. */
   const quarantined = new WeakSet<Halt>();
@@ -129,7 +129,7 @@ function createHaltResolver(dependencies: Dependencies): { check(): Promise<void
       if (quarantined.has(halt)) {
         await publish(quarantineResolved(messageId(message), 'skipped', clock.wallTime()));
       }
-      await dependencies.skip(reading, message);
+      await deps.skip(reading, message);
     } else if (!halt.announced) {
       await announce(halt, stopped);
     } else if (!(await state.isHalted(stopped, message))) {
@@ -150,9 +150,9 @@ function createHaltResolver(dependencies: Dependencies): { check(): Promise<void
 
 /** Measures how far the builds have read, and commits it to the consumer group. */
 function createProgressMeter(
-  dependencies: Dependencies,
+  deps: HaltMonitorDeps,
 ): Pick<HaltMonitor, 'onHighWatermark'> & { measure(): Promise<void> } {
-  const { kafka, state, topic, metrics, builds, readings, reader } = dependencies;
+  const { kafka, state, topic, metrics, builds, readings, reader } = deps;
   const highWatermarks = new Map<number, number>();
   const committed = new Map<number, number>();
   let checks = 0;

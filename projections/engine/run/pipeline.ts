@@ -8,7 +8,7 @@ import { DEFAULT_LIMITS, createGatherer } from './gatherer.ts';
 import type { GatherLimits, Gatherer } from './gatherer.ts';
 import type { Reading } from './readings.ts';
 import { createWriter } from './writer.ts';
-import type { WriterDependencies } from './writer.ts';
+import type { WriterDeps } from './writer.ts';
 
 /** A message that cannot be read or projected. */
 export interface Poison {
@@ -17,7 +17,7 @@ export interface Poison {
   readonly reason: string;
 }
 
-export interface PipelineOptions extends Omit<WriterDependencies, 'onRoom'> {
+export interface PipelineOptions extends Omit<WriterDeps, 'onRoom'> {
   readonly targets: readonly Target[];
   readonly limits?: Partial<GatherLimits> | undefined;
 }
@@ -32,11 +32,11 @@ export interface Pipeline extends Pick<Gatherer, 'caughtUp' | 'drain'> {
   stop(): Promise<void>;
 }
 
-export function createPipeline({ targets, limits, ...dependencies }: PipelineOptions): Pipeline {
-  const { clock } = dependencies;
+export function createPipeline({ targets, limits, ...deps }: PipelineOptions): Pipeline {
+  const { clock } = deps;
   const stream = streamOf(targets);
   const buffers = createBatchBuffers(targets);
-  const writer = createWriter({ ...dependencies, onRoom: () => gatherer.onRoom() });
+  const writer = createWriter({ ...deps, onRoom: () => gatherer.onRoom() });
   const gatherer = createGatherer(
     writer,
     () => createBatch(targets, buffers),

@@ -5,7 +5,7 @@ import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailab
 import type { Build } from '../builds.ts';
 import type { ProjectionState } from '../state.ts';
 import { createStoreRetry } from '../store-retry.ts';
-import type { StoreRetryDependencies } from '../store-retry.ts';
+import type { StoreRetryDeps } from '../store-retry.ts';
 import type { ProjectionRun } from './lifetime.ts';
 import { createHaltMonitor } from './halt-monitor.ts';
 import type { HaltMonitor } from './halt-monitor.ts';
@@ -16,7 +16,7 @@ import { createTopicReader } from './topic-reader.ts';
 import type { TopicReader, TopicReaderOptions } from './topic-reader.ts';
 
 /** Kafka, state and clock of a run, real or simulated. */
-export interface RunPorts extends Omit<StoreRetryDependencies, 'signal'> {
+export interface RunPorts extends Omit<StoreRetryDeps, 'signal'> {
   readonly kafka: Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher'>;
   readonly state: ProjectionState;
 }

@@ -1,9 +1,9 @@
 import { createBatchLocks } from './batch-locks.ts';
-import type { BatchLockDependencies } from './batch-locks.ts';
+import type { BatchLockDeps } from './batch-locks.ts';
 import type { Batch } from './batch.ts';
 import { isInsertedLast } from '../../define.ts';
 import { allOf, createFinisher, createInsert } from './finisher.ts';
-import type { FinisherDependencies } from './finisher.ts';
+import type { FinisherDeps } from './finisher.ts';
 
 /** Two concurrent inserts give the highest throughput; more only use more memory. */
 const IN_FLIGHT = 2;
@@ -22,8 +22,7 @@ export interface Writer {
   idle(): Promise<void>;
 }
 
-export interface WriterDependencies
-  extends Omit<FinisherDependencies, 'onRound' | 'onFinished'>, BatchLockDependencies {
+export interface WriterDeps extends Omit<FinisherDeps, 'onRound' | 'onFinished'>, BatchLockDeps {
   onRoom(): void;
 }
 
@@ -33,10 +32,10 @@ export interface WriterDependencies
  * indexed, then what is derived for later readers, then checkpoints. So a checkpoint never moves over a gap, and totals never
  * lead what can be queried. Every part is idempotent.
  */
-export function createWriter(dependencies: WriterDependencies): Writer {
-  const { metrics, signal } = dependencies;
-  const locks = createBatchLocks(dependencies);
-  const insert = createInsert(dependencies);
+export function createWriter(deps: WriterDeps): Writer {
+  const { metrics, signal } = deps;
+  const locks = createBatchLocks(deps);
+  const insert = createInsert(deps);
   /** In this order: a reader that does not find a block finds that it was reverted. */
   const insertRemovals = async ({ shares }: Batch): Promise<void> => {
     const byOrder = Map.groupBy(shares, ({ target }) => isInsertedLast(target.projection));
@@ -55,9 +54,9 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   const makeRoom = (): void => {
     if (!hasRoom()) return;
     wake();
-    dependencies.onRoom();
+    deps.onRoom();
   };
-  const finisher = createFinisher({ ...dependencies, onRound: () => locks.renew(), onFinished: makeRoom });
+  const finisher = createFinisher({ ...deps, onRound: () => locks.renew(), onFinished: makeRoom });
   const hasRoom = (): boolean => inFlight < IN_FLIGHT && finisher.waiting() < MAX_UNFINISHED;
   signal.addEventListener('abort', wake, { once: true });
 
@@ -79,7 +78,7 @@ export function createWriter(dependencies: WriterDependencies): Writer {
       await Promise.allSettled(inserting);
       await (await held.catch(() => null))?.release();
       // Nothing may be written after a gap: the run ends.
-      if (!signal.aborted) dependencies.onFatal(error);
+      if (!signal.aborted) deps.onFatal(error);
       throw error;
     }
     inFlight -= 1;

@@ -8,7 +8,7 @@ import { followServed } from '../../../../../projections/engine/run/follow-serve
 import type { ProjectionRun } from '../../../../../projections/engine/run/lifetime.ts';
 import { AppError } from '../../../../../schemas/errors.ts';
 
-const dependencies = {
+const deps = {
   log: createLogger('test', 'silent'),
   metrics: createProjectionMetrics(new Registry()),
   clock: { ...systemClock, sleep: () => systemClock.turn() },
@@ -32,7 +32,7 @@ test('restarts after a swap although a store is unavailable at first', async () 
     if (starts === 2) throw reset();
     restarted.resolve();
     return second.run;
-  }, dependencies);
+  }, deps);
   first.retire();
   await Promise.race([restarted.promise, follower.done]);
   expect(starts).toBe(3);
@@ -49,7 +49,7 @@ test('stops while a restart waits for a store', async () => {
     if (starts === 1) return run;
     failed.resolve();
     throw reset();
-  }, dependencies);
+  }, deps);
   retire();
   await failed.promise;
   await follower.stop();
@@ -59,5 +59,5 @@ test('stops while a restart waits for a store', async () => {
 });
 
 test('throws when the first start fails', async () => {
-  await expect(followServed(() => Promise.reject(reset()), dependencies)).rejects.toThrow('ECONNRESET');
+  await expect(followServed(() => Promise.reject(reset()), deps)).rejects.toThrow('ECONNRESET');
 });

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { createHaltMonitor } from '../../../../../projections/engine/run/halt-monitor.ts';
 import { AppError } from '../../../../../schemas/errors.ts';
 
-type Dependencies = Parameters<typeof createHaltMonitor>[0];
+type HaltMonitorDeps = Parameters<typeof createHaltMonitor>[0];
 
 /** A monitor of no partitions whose checks run one by one; each compares its builds with the served ones. */
 function monitorOf(checkServed: () => Promise<void>) {
@@ -11,7 +11,7 @@ function monitorOf(checkServed: () => Promise<void>) {
   const onError = vi.fn();
   const publisher = { close: async () => {} };
   let wake = (): void => {};
-  const dependencies = {
+  const deps = {
     kafka: { offsets: async () => [], publisher: () => publisher },
     state: { checkServed },
     clock: {
@@ -28,7 +28,7 @@ function monitorOf(checkServed: () => Promise<void>) {
     onError,
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without partitions nothing else is called
-  const monitor = createHaltMonitor(dependencies as unknown as Dependencies);
+  const monitor = createHaltMonitor(deps as unknown as HaltMonitorDeps);
   const check = async (): Promise<void> => {
     wake();
     await new Promise((resolve) => setImmediate(resolve));
