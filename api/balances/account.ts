@@ -1,6 +1,6 @@
 import { accountSums, balancesAt } from '../../projections/balances-at.ts';
 import type { Point, SubjectBalances } from '../../projections/balances-at.ts';
-import { MOST_TOKENS, movedByToken } from '../../projections/account-ledger/queries.ts';
+import { MAX_TOKENS, movedByToken } from '../../projections/account-ledger/queries.ts';
 import type { Moved } from '../../projections/account-ledger/queries.ts';
 import { chainReadsOf, pairKey } from '../../projections/balances/queries.ts';
 import type { ChainReads, Pair } from '../../projections/balances/queries.ts';
@@ -22,7 +22,7 @@ export const MAX_READS = 200;
 export const MAX_BALANCES = 2_000_000;
 
 /** In the OpenAPI document: accounts of more tokens are refused. */
-export const TOKENS_LIMIT = `Tokens that the account has transfers of: ${figure(MOST_TOKENS)} (400)`;
+export const TOKENS_LIMIT = `Tokens that the account has transfers of: ${figure(MAX_TOKENS)} (400)`;
 
 /** A token that an account has a transfer of, with what was read of it from the chain. */
 export interface AccountToken {
@@ -51,8 +51,8 @@ export async function tokensOfAccount(deps: Deps, account: Felt, head: number): 
   const { clickhouse, pool, served } = deps;
   const readTotals = async (): Promise<Map<Felt, Moved>> => {
     const totals = await movedByToken(clickhouse, served, { account, upTo: head });
-    if (totals.size > MOST_TOKENS) {
-      const text = `This account has transfers of more than ${figure(MOST_TOKENS)} tokens. Use /api/balances/.`;
+    if (totals.size > MAX_TOKENS) {
+      const text = `This account has transfers of more than ${figure(MAX_TOKENS)} tokens. Use /api/balances/.`;
       throw invalidInput({ account_address: [text] });
     }
     return totals;

@@ -41,7 +41,7 @@ export interface Wanted {
 }
 
 /** Rows of a read of several blocks. */
-const MOST_ROWS = 20_000;
+const MAX_ROWS = 20_000;
 const NO_LIMIT = 0xffff_ffff;
 
 /**
@@ -55,8 +55,8 @@ export async function readBlocks(
   heights: Heights,
 ): Promise<StreamedBlock[]> {
   const blocks = linkedPrefix(await linkedBlocks(reading.clickhouse, reading.served, heights), heights.from);
-  const rows = await readRows(reading, wanted, blocks, MOST_ROWS + 1);
-  const last = rows[MOST_ROWS];
+  const rows = await readRows(reading, wanted, blocks, MAX_ROWS + 1);
+  const last = rows[MAX_ROWS];
   if (last === undefined) return await settle(reading, wanted, blocks, rows);
   // The last block may have more rows than were read.
   const whole = blocks.filter(({ height }) => height < last.transfer.block);

@@ -53,7 +53,7 @@ interface UserStreams {
 }
 
 /** More would read no faster: a user has two places for reads of history. */
-export const MOST_IN_HISTORY = 8;
+export const MAX_IN_HISTORY = 8;
 
 /** All sessions of a user count together. */
 const nameOf = ({ id, userId }: CallerKey): string => (id === null ? `user ${userId}` : `key ${id}`);
@@ -164,7 +164,7 @@ function createHistoryPlace(own: UserStreams) {
       // A read may go on for a moment after its stream.
       if (isClosed || (isIn && own.waiting.size === 0)) return;
       leave();
-      if (own.inHistory < MOST_IN_HISTORY) return take();
+      if (own.inHistory < MAX_IN_HISTORY) return take();
       const entered = Promise.withResolvers<void>();
       resume = () => {
         take();

@@ -20,7 +20,7 @@ import { CURSOR_HEADER, NEWEST_POSITION, decodeCursor, streamDigest } from './cu
 import { createFollower } from './follower.ts';
 import type { Follower, StreamStart } from './follower.ts';
 import type { Message } from './messages.ts';
-import { MOST_IN_HISTORY } from './open-streams.ts';
+import { MAX_IN_HISTORY } from './open-streams.ts';
 import type { OpenStream, OpenStreams } from './open-streams.ts';
 import { eventStream, lines, sendStream } from './send.ts';
 import type { StreamFormat } from './send.ts';
@@ -117,7 +117,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     limits: [
       'Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)',
       'The same of all keys and sessions of a user: `STREAMS_PER_USER` of the operator, by default 5,000 (429)',
-      `Streams of a user that read history at a time; the others wait: ${MOST_IN_HISTORY}`,
+      `Streams of a user that read history at a time; the others wait: ${MAX_IN_HISTORY}`,
       'Seconds until a client that takes nothing is disconnected: 20',
     ],
     response: {

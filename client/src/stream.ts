@@ -54,7 +54,7 @@ export interface StreamTransport {
 }
 
 const FIRST_WAIT_MS = 500;
-const MOST_WAIT_MS = 30_000;
+const MAX_WAIT_MS = 30_000;
 
 /**
  * Follows the transfers, and goes on after a lost connection where it was: no message is lost or repeated. A service that is
@@ -98,7 +98,7 @@ export async function* streamTransfers(
       if (!isTemporary) throw error;
     }
     await sleep(waitMs, signal).catch(() => {});
-    waitMs = Math.min(2 * waitMs, MOST_WAIT_MS);
+    waitMs = Math.min(2 * waitMs, MAX_WAIT_MS);
   }
 }
 

@@ -3,11 +3,11 @@
 import { formatAmount } from 'token-data-service-client';
 
 /** Most leading zeros of a fraction that are written out. */
-const MOST_ZEROS = 12;
+const MAX_ZEROS = 12;
 /** Digits of a fraction in short texts: after a whole part, or after the leading zeros. */
 const SHORT_DIGITS = 4;
 /** Longest whole part that is written out in short texts. */
-const MOST_DIGITS = 18;
+const MAX_DIGITS = 18;
 
 const grouped = (digits: string): string => digits.replaceAll(/\B(?=(\d{3})+$)/g, ',');
 
@@ -35,11 +35,11 @@ export function groupedDecimal(text: string): string {
 export function shortAmount(amount: bigint, decimals: number): string {
   const { sign, whole, fraction } = parts(formatAmount(amount, decimals));
   const zeros = /^0*/.exec(fraction)?.[0].length ?? 0;
-  if (whole === '0' && fraction !== '' && zeros > MOST_ZEROS) {
-    const bound = `0.${'0'.repeat(MOST_ZEROS - 1)}1`;
+  if (whole === '0' && fraction !== '' && zeros > MAX_ZEROS) {
+    const bound = `0.${'0'.repeat(MAX_ZEROS - 1)}1`;
     return sign === '' ? `< ${bound}` : `> -${bound}`;
   }
-  if (whole.length > MOST_DIGITS)
+  if (whole.length > MAX_DIGITS)
     return `${sign}${whole[0]}.${whole.slice(1, 1 + SHORT_DIGITS)}…e${whole.length - 1}`;
   const shown = fraction.slice(0, whole === '0' ? zeros + SHORT_DIGITS : SHORT_DIGITS);
   const point = shown === '' ? '' : `.${shown}`;

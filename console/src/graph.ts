@@ -66,8 +66,8 @@ export interface Graph {
 }
 
 /** Shown counterparties of the root, and of each account that is expanded. */
-export const MOST_OF_ROOT = 20;
-export const MOST_OF_OTHERS = 10;
+export const MAX_OF_ROOT = 20;
+export const MAX_OF_OTHERS = 10;
 const RING = 190;
 const LABEL = 125;
 const ROOM = 25;
@@ -83,7 +83,7 @@ export function graphOf(root: string, known: ReadonlyMap<string, readonly Counte
   const edges = new Map<string, Omit<GraphEdge, 'share'>>();
   // Breadth first: the list grows while it is walked.
   for (const [account, own] of children) {
-    const most = account === root ? MOST_OF_ROOT : MOST_OF_OTHERS;
+    const most = account === root ? MAX_OF_ROOT : MAX_OF_OTHERS;
     for (const one of (known.get(account) ?? []).slice(0, most)) {
       const pair = [account, one.address].toSorted().join();
       if (!edges.has(pair)) edges.set(pair, { ...one, of: account });

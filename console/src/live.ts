@@ -65,12 +65,12 @@ export function applyMessage(live: Live, message: StreamMessage): Live {
 }
 
 /** A stream has a message for every block, also of a token that nobody has transferred for a million blocks. */
-const MOST_BLOCKS_BEFORE = 1000;
+const MAX_BLOCKS_BEFORE = 1000;
 const BLOCKS_BEFORE = 16;
 
 /** The height at which the stream of a token begins: that of its newest transfer, which is listed, or near the head. */
 export const streamStart = (newest: number, head: number): number =>
-  newest < head - MOST_BLOCKS_BEFORE ? head - BLOCKS_BEFORE : newest;
+  newest < head - MAX_BLOCKS_BEFORE ? head - BLOCKS_BEFORE : newest;
 
 export const isSame = (a: TransferKey, b: TransferKey): boolean =>
   a.block === b.block && a.event_index === b.event_index && a.txhash === b.txhash;

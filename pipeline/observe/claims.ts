@@ -42,7 +42,7 @@ interface ClaimValues {
 type UpdateClaim<C extends Claim> = (claim: C, values: ClaimValues) => Promise<boolean>;
 
 /** Tasks that `bringForward` changes at a time. */
-const MOST_AT_ONCE = 10_000;
+const MAX_AT_ONCE = 10_000;
 
 /**
  * Makes tasks due that are due later than any delay can be: a clock that was ahead has scheduled them.
@@ -63,7 +63,7 @@ export async function bringForward<C extends Claim>(
   const columns = Object.keys(key);
   const sql = `WITH late AS MATERIALIZED (
       SELECT ${columns.join(', ')} FROM ${name} WHERE ${which} AND next_at > $2
-      LIMIT ${MOST_AT_ONCE} FOR UPDATE SKIP LOCKED)
+      LIMIT ${MAX_AT_ONCE} FOR UPDATE SKIP LOCKED)
     UPDATE ${name} AS stored SET next_at = $1 FROM late
     WHERE ${columns.map((column) => `stored.${column} = late.${column}`).join(' AND ')}`;
   await pool.query(sql, [now, now + maxDelayMs, ...params]);

@@ -209,10 +209,10 @@ function spanParams({ after, upTo }: Span, index: number): (readonly [string, un
 const tokenRow = z.object({ o_token: feltText, o_delta: signed, o_legs: count });
 
 /** Tokens of one account. */
-export const MOST_TOKENS = 100_000;
+export const MAX_TOKENS = 100_000;
 
 /**
- * Sums of an account's legs up to a height, by token; tokens without a leg are missing. One more than `MOST_TOKENS` where
+ * Sums of an account's legs up to a height, by token; tokens without a leg are missing. One more than `MAX_TOKENS` where
  * the account has more.
  */
 export async function movedByToken(
@@ -226,11 +226,11 @@ export async function movedByToken(
       UNION ALL
       SELECT token, delta, legs FROM ${tables.table('account_ledger_by_block')} FINAL
       WHERE range = {last:UInt32} AND ${own} AND block <= {upTo:UInt32}
-    ) AS p GROUP BY token HAVING o_legs > 0 ORDER BY token LIMIT ${MOST_TOKENS + 1}`;
+    ) AS p GROUP BY token HAVING o_legs > 0 ORDER BY token LIMIT ${MAX_TOKENS + 1}`;
   const rows = await clickhouse.rows(
     { name: 'account-ledger.by-token', sql, row: tokenRow },
     { account: feltHex(account), last: rangeOf(upTo), upTo },
-    { settings: { ...settings, max_result_rows: MOST_TOKENS + 1 } },
+    { settings: { ...settings, max_result_rows: MAX_TOKENS + 1 } },
   );
   return new Map(rows.map(({ o_token, o_delta, o_legs }) => [o_token, { delta: o_delta, legs: o_legs }]));
 }
@@ -273,7 +273,7 @@ export async function movedInSteps(
   const rows = await clickhouse.rows(
     { name: 'account-ledger.steps', sql, row: stepsRow },
     { account: feltHex(account), starts, cut: [...new Set(cut)], last, lastRange: rangeOf(last) },
-    { settings: { ...settings, max_result_rows: MOST_TOKENS } },
+    { settings: { ...settings, max_result_rows: MAX_TOKENS } },
   );
   const endOf = new Map(starts.map((start, i) => [start, ends[i] ?? last]));
   return new Map(

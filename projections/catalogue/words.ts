@@ -21,7 +21,7 @@ export const wordsOf = (row: string): string =>
   );
 
 /** Further words of a search are ignored. */
-const MOST_WORDS = 16;
+const MAX_WORDS = 16;
 
 /**
  * SQL of a search for all words of a text, the last of which may be the beginning of one; null for a text without words.
@@ -29,7 +29,7 @@ const MOST_WORDS = 16;
  * @param bind adds a parameter, and returns its placeholder
  */
 export function searchOf(text: string, bind: (value: unknown) => string): string | null {
-  const words = text.match(/[\p{L}\p{M}\p{N}]+/gu)?.slice(0, MOST_WORDS) ?? [];
+  const words = text.match(/[\p{L}\p{M}\p{N}]+/gu)?.slice(0, MAX_WORDS) ?? [];
   if (words.length === 0) return null;
   const places = words.map((word, at) => bind(`'${word}'${at === words.length - 1 ? ':*' : ''}`));
   const stems = places.map((place) => `to_tsquery('english', ${place})`);

@@ -30,7 +30,7 @@ const PING_MS = 3000;
 /** What waits for a batch to end blocks new batches, so it gives up after this long. */
 const LOCK_TIMEOUT_MS = 30_000;
 /** Writers wait no longer than this for work that stops them: a store may be unavailable. */
-const LONGEST_HOLD_MS = 60_000;
+const MAX_HOLD_MS = 60_000;
 
 export interface ServedLock {
   /** True once the server has ended the lock's transaction: the served builds may have changed since. */
@@ -113,7 +113,7 @@ export async function withWritersStopped<T>(
   projections: readonly string[],
   { task, remedy }: { readonly task: string; readonly remedy: string },
   work: (tx: Sql, signal: AbortSignal) => Promise<T>,
-  holdMs = LONGEST_HOLD_MS,
+  holdMs = MAX_HOLD_MS,
 ): Promise<T> {
   return await inTransaction(
     pool,

@@ -252,7 +252,7 @@ export async function blocksAt(
 /** Borders between ranges of heights that are checked, from a height down: a deeper reorg is not expected. */
 const BORDERS = 4;
 /** Far more than those of blocks that are not accepted on L1 yet; two heights for each fit into one parameter. */
-const MOST_BORDERS = 1000;
+const MAX_BORDERS = 1000;
 const placedRow = versionedRow.extend({ parent: felt, is_deleted: z.int() });
 
 /**
@@ -269,7 +269,7 @@ export async function settledBlockAt(
   above: number | null = null,
 ): Promise<{ readonly block: VersionedBlock | null; readonly isSettled: boolean }> {
   const newest = rangeOf(height);
-  const most = above === null ? BORDERS : MOST_BORDERS;
+  const most = above === null ? BORDERS : MAX_BORDERS;
   const borders = Math.min(most, Math.max(0, newest - rangeOf(above ?? 0)));
   const starts = Array.from({ length: borders }, (_, i) => (newest - i) * HEIGHT_RANGE);
   const heights = [height, ...starts.flatMap((start) => [start, start - 1])];

@@ -61,14 +61,14 @@ interface Held {
 /**
  * An account with more NFTs is not checked whole at each page: in a table of millions, each NFT is in another granule.
  */
-const MOST_CHECKED = 1000;
+const MAX_CHECKED = 1000;
 
 /**
  * The NFTs that an account holds at a height, by contract and id, and their number; none and null where the page lies past the last.
  *
  * The account's own moves show what it received and did not send on. An ERC-1155 id, or an NFT of an ERC-721 contract
  * that breaks the standard, may have gone to another account without a move of this one; `nft_places` shows that. Of an
- * account with more than `MOST_CHECKED` NFTs, only the ERC-721 ones of the page are checked there, and those that are no
+ * account with more than `MAX_CHECKED` NFTs, only the ERC-721 ones of the page are checked there, and those that are no
  * longer its own are dropped from the page: `count` and the offsets of pages include NFTs that a contract took away in
  * breach of the standard.
  */
@@ -77,13 +77,13 @@ export async function heldNfts(
   tables: ServedTables,
   of: { account: Felt; token: Felt | null; upTo: number },
   page: { offset: number; limit: number },
-  mostChecked = MOST_CHECKED,
+  maxChecked = MAX_CHECKED,
 ): Promise<Held> {
   const read = (...checked: HeldNft['kind'][]) => readHeld(clickhouse, tables, { ...of, checked }, page);
   let found = await read();
   const [first] = found;
   if (first === undefined) return { held: [], count: null };
-  const isBounded = first.count <= mostChecked;
+  const isBounded = first.count <= maxChecked;
   if (isBounded && found.length < first.count) {
     found = await read('erc721', 'erc1155');
     return { held: found.map(({ held }) => held), count: found[0]?.count ?? null };

@@ -24,13 +24,13 @@ const COLUMNS = [COMMON, ...LARGE].join(', ');
  * Bytes of an NFT's metadata on a page; of larger metadata only short fields are shown. Links often contain the picture
  * itself, and anyone can send an account a hundred NFTs of a megabyte each.
  */
-const MOST_LISTED = 98_304;
+const MAX_LISTED = 98_304;
 const SHORT = 8192;
 const bytesOf = (column: string): string => `coalesce(octet_length(${column}::text), 0)`;
 const LISTED_COLUMNS = [
   COMMON,
   ...LARGE.map((column) => {
-    const isShown = `${LARGE.map(bytesOf).join(' + ')} <= ${MOST_LISTED} OR ${bytesOf(column)} <= ${SHORT}`;
+    const isShown = `${LARGE.map(bytesOf).join(' + ')} <= ${MAX_LISTED} OR ${bytesOf(column)} <= ${SHORT}`;
     return `CASE WHEN ${isShown} THEN ${column} ${column === 'attributes' ? "ELSE '[]' " : ''}END AS ${column}`;
   }),
 ].join(', ');

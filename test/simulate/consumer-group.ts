@@ -28,7 +28,7 @@ const HEARTBEAT_MS = 3000;
 /** Members that have not rejoined by then are expelled. */
 const REBALANCE_MS = 10_000;
 const COORDINATOR_MS = 500;
-const LONGEST_FETCH_WAIT_MS = 250;
+const MAX_FETCH_WAIT_MS = 250;
 
 interface Member {
   readonly process: SimProcess;
@@ -214,7 +214,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
             (typeof next !== 'number' || next < read(partition).length)
           );
         });
-        if (ready.length === 0) await process.clock.sleep(1 + random.below(LONGEST_FETCH_WAIT_MS));
+        if (ready.length === 0) await process.clock.sleep(1 + random.below(MAX_FETCH_WAIT_MS));
         else await deliver(random.pick(ready));
       }
     };

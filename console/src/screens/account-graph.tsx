@@ -4,7 +4,7 @@ import type { TokenDataClient } from 'token-data-service-client';
 
 import { useAction } from '../action.ts';
 import { amountText, countText, printable, shortHex } from '../format.ts';
-import { MOST_OF_OTHERS, MOST_OF_ROOT, counterpartiesOf, graphOf } from '../graph.ts';
+import { MAX_OF_OTHERS, MAX_OF_ROOT, counterpartiesOf, graphOf } from '../graph.ts';
 import type { Counterparty, GraphEdge } from '../graph.ts';
 import { useLoad } from '../loading.ts';
 import { navigate } from '../router.ts';
@@ -17,9 +17,9 @@ import { Amount, Hex } from '../ui/values.tsx';
 
 /** Transfers that are read of one account: pages of a hundred. */
 const PAGES = 5;
-const MOST_READ = 100 * PAGES;
+const MAX_READ = 100 * PAGES;
 /** Accounts that are expanded at a time. */
-const MOST_EXPANDED = 12;
+const MAX_EXPANDED = 12;
 
 interface Shown {
   readonly symbol: string;
@@ -134,7 +134,7 @@ function TokenGraph({
     setChosen(account);
     if (account === address) return;
     if (expanded.has(account)) setExpanded(without(account));
-    else if (expanded.size < MOST_EXPANDED && !expand.isBusy) void expand.run(account);
+    else if (expanded.size < MAX_EXPANDED && !expand.isBusy) void expand.run(account);
   };
   return (
     <Loading of={root}>
@@ -145,11 +145,11 @@ function TokenGraph({
           <>
             <Panel title={`Counterparties: ${shown.symbol}`} aside={children}>
               <p class="quiet">
-                The {MOST_OF_ROOT} largest by amount, without fees
-                {isCut ? `, of the newest ${MOST_READ} transfers` : ''}. Wide lines are large amounts; green
+                The {MAX_OF_ROOT} largest by amount, without fees
+                {isCut ? `, of the newest ${MAX_READ} transfers` : ''}. Wide lines are large amounts; green
                 ones are received for the most part, red ones sent. Choose an account to show its{' '}
-                {MOST_OF_OTHERS} largest too, and again to hide them.
-                {expanded.size >= MOST_EXPANDED && ` ${MOST_EXPANDED} are shown: hide one to show another.`}
+                {MAX_OF_OTHERS} largest too, and again to hide them.
+                {expanded.size >= MAX_EXPANDED && ` ${MAX_EXPANDED} are shown: hide one to show another.`}
               </p>
               {expand.error !== null && <ErrorNote error={expand.error} />}
               <Drawing
@@ -196,7 +196,7 @@ function Counterparties({
     <Panel title={`Counterparties of ${nameOf(of)}`} aside={<Hex value={of} to="account" />}>
       <Table
         caption={`Counterparties of ${nameOf(of)}`}
-        rows={rows.slice(0, isRoot ? MOST_OF_ROOT : MOST_OF_OTHERS)}
+        rows={rows.slice(0, isRoot ? MAX_OF_ROOT : MAX_OF_OTHERS)}
         keyOf={({ address }) => address}
         empty="No transfers but fees."
         isWide

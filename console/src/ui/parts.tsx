@@ -82,7 +82,7 @@ export interface Column<T> {
 }
 
 /** Tables of more columns are too wide for a narrow screen. */
-const MOST_COLUMNS = 4;
+const MAX_COLUMNS = 4;
 
 /** A table; on a narrow screen each row of a wide one is a block of named values instead. */
 export function Table<T>({
@@ -92,7 +92,7 @@ export function Table<T>({
   keyOf,
   empty = 'Nothing here.',
   look = '',
-  isWide = columns.length > MOST_COLUMNS,
+  isWide = columns.length > MAX_COLUMNS,
 }: {
   readonly caption: string;
   readonly columns: readonly Column<T>[];

@@ -15,7 +15,7 @@ const COUNT = 60_000;
 const WEBHOOK = { id: 1, status: 'active' } as const;
 const LIMIT = 50;
 /** Pages of 8 KiB that reading one page of the log may touch, whatever the filter: 50 rows, and the ways to them. */
-const MOST_BUFFERS = 1000;
+const MAX_BUFFERS = 1000;
 
 type Filtered = Pick<Delivery, 'id' | 'event' | 'status'>;
 
@@ -95,12 +95,12 @@ test.each(filters)('%j: every page has its deliveries, and reads little else', a
     const page = await listDeliveries(db, WEBHOOK, filter, { offset, limit: LIMIT });
     const expected = matching.slice(offset, offset + LIMIT);
     expect(page.map(({ id }) => id)).toEqual(expected.map(({ id }) => id));
-    expect(buffers(), `offset ${offset}`).toBeLessThan(MOST_BUFFERS);
+    expect(buffers(), `offset ${offset}`).toBeLessThan(MAX_BUFFERS);
   }
   const { db, buffers } = counting();
   const last = await listDeliveries(db, WEBHOOK, filter, { offset: 'last', limit: LIMIT });
   expect(last.map(({ id }) => id)).toEqual(matching.slice(-LIMIT).map(({ id }) => id));
-  expect(buffers()).toBeLessThan(MOST_BUFFERS);
+  expect(buffers()).toBeLessThan(MAX_BUFFERS);
   const { count, isEstimate } = await countDeliveries(pool, WEBHOOK.id, filter);
   expect(isEstimate).toBe(matching.length > 10_000);
   if (!isEstimate) expect(count).toBe(matching.length);

@@ -43,11 +43,11 @@ afterAll(async () => {
 test.each([
   ['few', COUNT, COUNT - 1],
   ['too many to check all', COUNT - 1, COUNT],
-])('pages list each NFT once where the account has %s', async (_title, mostChecked, count) => {
+])('pages list each NFT once where the account has %s', async (_title, maxChecked, count) => {
   const held: string[] = [];
   for (let offset = 0; offset < COUNT - 1; offset += 2) {
     const of = { account: ALICE, token: null, upTo: MAX_HEIGHT };
-    const page = await heldNfts(clickhouse, worldTables, of, { offset, limit: 2 }, mostChecked);
+    const page = await heldNfts(clickhouse, worldTables, of, { offset, limit: 2 }, maxChecked);
     expect(page.count).toBe(count);
     held.push(...page.held.map(({ tokenId }) => tokenId));
   }

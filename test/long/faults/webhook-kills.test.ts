@@ -174,11 +174,11 @@ function move(node: FaultWorld['node'], random: Random, look: () => void): void 
 
 /** Postgres: deliveries are made, taken or ended, or a position moves. */
 const change = /INSERT INTO tds\.webhook_|UPDATE tds\.(webhook|dispatch)_/;
-const MOST_STATEMENTS = 25;
-const LONGEST_LIFE_MS = 5000;
+const MAX_STATEMENTS = 25;
+const MAX_LIFE_MS = 5000;
 /** Of the chain, in one life. */
 const MOVES = 3;
-const MOST_PAUSE_MS = 500;
+const MAX_PAUSE_MS = 500;
 
 /** A dispatcher dies before one of its statements is carried out, or before it hears of it; a few do before they work. */
 async function killAtRandom(
@@ -192,15 +192,15 @@ async function killAtRandom(
   const groups = MATCHERS.map((matcher) => `${prefix}dispatch-${matcher}`);
   for (let i = 0; i < times; i += 1) {
     const role = await startRole('dispatch', { ...world.env, ...settings });
-    const nth = 1 + random.below(MOST_STATEMENTS);
+    const nth = 1 + random.below(MAX_STATEMENTS);
     const act = random.pick(['hold', 'lose-answer'] as const);
     const request = random.chance(300) ? commit : change;
     const trap = role.proxies.postgres.trap({ request, nth, act });
     const stirring = stir();
     if (random.chance(900)) {
       await role.ready;
-      await Promise.race([trap.sprung, sleep(LONGEST_LIFE_MS)]);
-    } else await sleep(random.below(LONGEST_LIFE_MS / 2));
+      await Promise.race([trap.sprung, sleep(MAX_LIFE_MS)]);
+    } else await sleep(random.below(MAX_LIFE_MS / 2));
     role.signal('SIGKILL');
     expect(await role.ended, role.output()).toBe('SIGKILL');
     await Promise.all([role.stop(), stirring]);
@@ -322,7 +322,7 @@ test(
       const memory = createMemory(node);
       const stir = async (): Promise<void> => {
         for (let times = 0; times < MOVES; times += 1) {
-          await sleep(random.below(MOST_PAUSE_MS));
+          await sleep(random.below(MAX_PAUSE_MS));
           move(node, random, () => memory.look());
         }
       };
