@@ -55,7 +55,7 @@ export function compareDecimals(one: Decimal, other: Decimal): number {
 }
 
 /** `valueAt` as a decimal string without trailing zeros; null if the price is not a decimal. */
-export function worth(balance: bigint, decimals: number, price: string): string | null {
+export function valueText(balance: bigint, decimals: number, price: string): string | null {
   const value = valueAt(balance, decimals, price);
   return value === null ? null : decimalText(value);
 }

@@ -5,7 +5,7 @@ import type { Pair } from '../../projections/balances/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { AccountBalanceData, BalanceData } from '../../schemas/api/balances.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
-import { worth } from '../../schemas/money.ts';
+import { valueText } from '../../schemas/money.ts';
 import { decimalsOfToken } from '../tokens/present.ts';
 import { isoSeconds } from '../transfers/present.ts';
 import { iso } from '../http/times.ts';
@@ -21,7 +21,7 @@ const freshness = ({ lastUpdated, isStale }: FreshBalance) => ({
 
 export function presentBalance(known: KnownBalance, price: string | undefined): BalanceData {
   const { pair, token, balance } = known;
-  const usd = price === undefined ? null : worth(balance, decimalsOfToken(token), price);
+  const usd = price === undefined ? null : valueText(balance, decimalsOfToken(token), price);
   return {
     account_address: pair.account,
     token_address: pair.token,
@@ -50,13 +50,13 @@ export function presentAccountBalance(known: KnownBalance, price: string | undef
       logo: token?.logo ?? null,
     },
     balance: balance.toString(),
-    balance_usd: (price === undefined ? null : worth(balance, decimalsOfToken(token), price)) ?? '0',
+    balance_usd: (price === undefined ? null : valueText(balance, decimalsOfToken(token), price)) ?? '0',
     ...freshness(known),
   };
 }
 
 export function presentHistoryRow(row: HistoryRow, token: TokenRow | undefined, price: string | null) {
-  const usd = price === null ? null : worth(row.balance, decimalsOfToken(token), price);
+  const usd = price === null ? null : valueText(row.balance, decimalsOfToken(token), price);
   return {
     time: isoSeconds(row.timestamp),
     block_number: row.block,

@@ -16,7 +16,7 @@ export type Prices = ReadonlyMap<Felt, string>;
 
 export interface Holding extends Held {
   /** null: no price. */
-  readonly worth: { readonly price: string; readonly usd: Decimal } | null;
+  readonly value: { readonly price: string; readonly usd: Decimal } | null;
 }
 
 /** The value of an amount of a token; null without a price. */
@@ -31,16 +31,16 @@ export function usdOf(
 export function holdingOf(held: Held, prices: Prices): Holding {
   const price = prices.get(held.address);
   const usd = usdOf(held.token, held.balance, price);
-  return { ...held, worth: price === undefined || usd === null ? null : { price, usd } };
+  return { ...held, value: price === undefined || usd === null ? null : { price, usd } };
 }
 
 /** Order by value, largest first, then those without a price by address. */
 export function byValue(one: Holding, other: Holding): number {
-  if (one.worth !== null && other.worth !== null) {
-    const order = compareDecimals(other.worth.usd, one.worth.usd);
+  if (one.value !== null && other.value !== null) {
+    const order = compareDecimals(other.value.usd, one.value.usd);
     if (order !== 0) return order;
   }
-  const unpriced = Number(one.worth === null) - Number(other.worth === null);
+  const unpriced = Number(one.value === null) - Number(other.value === null);
   return unpriced === 0 ? (one.address < other.address ? -1 : 1) : unpriced;
 }
 

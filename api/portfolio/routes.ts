@@ -56,7 +56,7 @@ function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
       const time = atTime === undefined || atTime.getTime() >= present ? null : atTime.getTime();
       const { holdings, isComplete } = await portfolioAt(deps, account, time);
       const totals = createTotals();
-      for (const { worth } of holdings) totals.add(worth?.usd ?? null);
+      for (const { value } of holdings) totals.add(value?.usd ?? null);
       return {
         status: 200,
         body: {
@@ -132,13 +132,13 @@ function historyRoute({ reading }: PortfolioRouteDeps): Route {
   });
 }
 
-function presentHolding({ address: of, token, balance, worth }: Holding): PortfolioHoldingData {
+function presentHolding({ address: of, token, balance, value }: Holding): PortfolioHoldingData {
   const standard = token?.standard ?? null;
   return {
     token_address: of,
     balance: balance.toString(),
-    balance_usd: worth === null ? null : Number(decimalText(worth.usd)),
-    token_price_usd: worth === null ? null : Number(worth.price),
+    balance_usd: value === null ? null : Number(decimalText(value.usd)),
+    token_price_usd: value === null ? null : Number(value.price),
     symbol: token?.symbol ?? null,
     name: token?.name ?? null,
     logo: token?.logo ?? null,

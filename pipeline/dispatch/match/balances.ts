@@ -10,7 +10,7 @@ import type { PairFacts } from '../../../schemas/balance.ts';
 import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
 import type { BlockAccepted, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
-import { decimalsOf, worth } from '../../../schemas/money.ts';
+import { decimalsOf, valueText } from '../../../schemas/money.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createBalanceReader } from './block-balances.ts';
 import { bodyText } from './body.ts';
@@ -328,7 +328,7 @@ function changeOf(
     balance: text(after),
     previous_balance: text(before),
     change: String(delta),
-    balance_usd: price === null || after === null ? null : worth(after, decimals, price),
+    balance_usd: price === null || after === null ? null : valueText(after, decimals, price),
     token_price_usd: price,
     block: block.height,
     event_index: eventIndex(transfer.position, transfer.item),

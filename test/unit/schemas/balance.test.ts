@@ -9,7 +9,7 @@ import {
   sumAsBalance,
 } from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
-import { worth } from '../../../schemas/money.ts';
+import { valueText } from '../../../schemas/money.ts';
 import { U256, ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 
@@ -130,6 +130,6 @@ describe('value of a balance', () => {
     [7n, 2, 'NaN', null],
     [7n, 2, '-1', null],
   ] as const)('%s of %s decimals at %s', (balance, decimals, price, expected) => {
-    expect(worth(balance, decimals, price)).toBe(expected);
+    expect(valueText(balance, decimals, price)).toBe(expected);
   });
 });

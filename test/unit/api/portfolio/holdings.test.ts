@@ -37,7 +37,7 @@ const priced = (of: readonly Held[], prices: Record<string, string>) => {
 
 const totalsOf = (holdings: readonly Holding[]) => {
   const totals = createTotals();
-  for (const { worth } of holdings) totals.add(worth?.usd ?? null);
+  for (const { value } of holdings) totals.add(value?.usd ?? null);
   return totals.figures();
 };
 
