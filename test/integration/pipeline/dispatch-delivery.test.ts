@@ -86,7 +86,7 @@ const retry = async (webhook: number, id: string): Promise<void> =>
   void (await world.command('delivery.retry', { webhook_id: webhook, delivery_id: id }));
 const patch = async (webhook: number, status: 'active' | 'paused' | 'disabled'): Promise<void> =>
   void (await world.command('webhook.update', { webhook_id: webhook, status }));
-const shutOut = async (isDisabled: boolean, id?: string): Promise<void> =>
+const setDisabled = async (isDisabled: boolean, id?: string): Promise<void> =>
   void (await world.command('user.disable', { is_disabled: isDisabled }, id));
 async function test(webhook: number): Promise<string> {
   const id = randomUUID();
@@ -611,10 +611,10 @@ describe('a webhook', () => {
     await patch(paused.webhook, 'paused');
     const [byHand = ''] = await world.deliver(paused.webhook);
     await world.looked();
-    await shutOut(true);
+    await setDisabled(true);
     const before = await world.delivery(webhook, failed);
     const [pending = ''] = await world.deliver(webhook);
-    // Asked for just before the door was shut.
+    // As if the API had accepted them just before the user was disabled.
     const tested = await test(webhook);
     await retry(webhook, failed);
     await retry(paused.webhook, byHand);
@@ -636,7 +636,7 @@ describe('a webhook', () => {
     expect(due).toEqual([]);
 
     receiver.answer = taking;
-    await shutOut(false);
+    await setDisabled(false);
     for (const [id, attempts] of [
       [failed, 2],
       [pending, 1],
@@ -652,9 +652,9 @@ describe('a webhook', () => {
     world.sender();
     const { webhook } = await subject(taking);
     const command = randomUUID();
-    await shutOut(true, command);
-    await shutOut(false);
-    await shutOut(true, command);
+    await setDisabled(true, command);
+    await setDisabled(false);
+    await setDisabled(true, command);
     const { webhook: later } = await subject(taking);
     for (const one of [webhook, later]) {
       const [id = ''] = await world.deliver(one);

@@ -402,7 +402,7 @@ describe('a disabled user', () => {
       servedBuilds: () => servedBuilds(world.pool),
     };
     user = await world.makeUser('mallory');
-    const shutOut = async (isDisabled: boolean): Promise<void> => {
+    const setOwnerDisabled = async (isDisabled: boolean): Promise<void> => {
       await setDisabled(commands, 'mallory', isDisabled);
       await until(async () => await atEnd(world.kafka, world.pool, topics.commands, ['webhooks']));
     };
@@ -418,11 +418,11 @@ describe('a disabled user', () => {
       await sayPrice(DAVE, '1', now);
       await publish(accept(happening(21)));
       await settled();
-      await shutOut(true);
+      await setOwnerDisabled(true);
       await sayPrice(DAVE, '11', now + 1000);
       await publish(accept(happening(22)));
       await settled();
-      await shutOut(false);
+      await setOwnerDisabled(false);
       await sayPrice(DAVE, '9', now + 2000);
       await sayPrice(DAVE, '12', now + 3000);
       await publish(accept(happening(23)));

@@ -312,7 +312,7 @@ test('after any commands in any order, a webhook is disabled with a reason or no
 });
 
 describe('an operator’s decision about a user', () => {
-  const shutOut = (userId: number, isDisabled: boolean) =>
+  const setOwnerDisabled = (userId: number, isDisabled: boolean) =>
     decideOwner(
       {
         v: 1,
@@ -328,12 +328,18 @@ describe('an operator’s decision about a user', () => {
 
   it('applies to the webhooks of the user', () => {
     const outcome = { accepted: true, result: { id: OWNER } };
-    expect(shutOut(OWNER, true)).toEqual({ outcome, changes: [{ type: 'owner.disabled', userId: OWNER }] });
-    expect(shutOut(OWNER, false)).toEqual({ outcome, changes: [{ type: 'owner.enabled', userId: OWNER }] });
+    expect(setOwnerDisabled(OWNER, true)).toEqual({
+      outcome,
+      changes: [{ type: 'owner.disabled', userId: OWNER }],
+    });
+    expect(setOwnerDisabled(OWNER, false)).toEqual({
+      outcome,
+      changes: [{ type: 'owner.enabled', userId: OWNER }],
+    });
   });
 
   it('is refused for an id that a later command may create', () => {
-    expect(shutOut(NEW - 1, true).changes).toHaveLength(1);
-    expect(shutOut(NEW, true)).toMatchObject({ outcome: { accepted: false }, changes: [] });
+    expect(setOwnerDisabled(NEW - 1, true).changes).toHaveLength(1);
+    expect(setOwnerDisabled(NEW, true)).toMatchObject({ outcome: { accepted: false }, changes: [] });
   });
 });
