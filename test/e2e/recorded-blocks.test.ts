@@ -1,6 +1,6 @@
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
@@ -11,10 +11,7 @@ import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
 import { allTransfers, eventually, startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
-
-const dir = resolve(process.cwd(), '../shared/blocks');
-const absent = !existsSync(dir);
-const title = absent ? 'SKIPPED: ../shared/blocks does not exist' : 'recorded blocks';
+import { RECORDED_BLOCKS, readRecordedBlock, recordedFiles, whySkipped } from '../support/recorded-blocks.ts';
 
 const TRANSFER = 0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9n;
 const pad = (hex: string): string => `0x${BigInt(hex).toString(16).padStart(64, '0')}`;
@@ -58,14 +55,10 @@ function expected(block: RecordedBlock): string[] {
   return rows;
 }
 
-describe.skipIf(absent)(title, () => {
-  const blocks = absent
-    ? []
-    : readdirSync(dir)
-        .filter((name) => name.endsWith('.json'))
-        .toSorted()
-        .map((name) => ({ name, block: JSON.parse(readFileSync(join(dir, name), 'utf8')) as RecordedBlock }))
-        .toSorted((a, b) => a.block.block_number - b.block.block_number);
+describe.skipIf(whySkipped !== '')(`${whySkipped}recorded blocks`, () => {
+  const blocks = recordedFiles
+    .map((name) => ({ name, block: readRecordedBlock(name) as RecordedBlock }))
+    .toSorted((a, b) => a.block.block_number - b.block.block_number);
   let own: Isolated;
   let node: SimulatedNode;
   let service: RunningService;
@@ -75,7 +68,7 @@ describe.skipIf(absent)(title, () => {
     own = await isolated();
     dataDir = mkdtempSync(join(tmpdir(), 'tds-e2e-'));
     // The blocks get heights from 0; contracts are unknown except for tokens with a known address.
-    node = await createSimulatedNode({ recorded: { dir, rebase: true } });
+    node = await createSimulatedNode({ recorded: { dir: RECORDED_BLOCKS, rebase: true } });
     service = await startService(dataDir, {
       ...own.env,
       STARKNET_RPC_URL: node.url,

@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -20,6 +19,7 @@ import { proofWorld } from '../../support/proof-world.ts';
 import type { ProofWorld } from '../../support/proof-world.ts';
 import { createRandom } from '../../support/random.ts';
 import { trueChain, withTrueHash } from '../../support/true-chain.ts';
+import { readRecordedBlock, whySkipped } from '../../support/recorded-blocks.ts';
 
 /** Proofs of transfers of every layout, verified by the client alone against hashes computed by starknet.js. */
 
@@ -275,10 +275,8 @@ describe('GET /api/transfers/proof/', () => {
     }
   });
 
-  const file = resolve(import.meta.dirname, '../../../../shared/blocks/sepolia-3100000.json');
-  const reason = existsSync(file) ? '' : 'SKIPPED: ../shared/blocks is absent: ';
-  it.skipIf(reason !== '')(`${reason}proves the transfers of a recorded block`, async () => {
-    const { body } = parseBlockWithReceipts(JSON.parse(readFileSync(file, 'utf8')), 1);
+  it.skipIf(whySkipped !== '')(`${whySkipped}proves the transfers of a recorded block`, async () => {
+    const { body } = parseBlockWithReceipts(readRecordedBlock(), 1);
     await world.write([body], { [STRK_TOKEN]: { standard: 'erc20', class_hash: null } });
     const transactions: Felt[] = body.transactions.map(({ hash }) => hash);
     for (const [position, txHash] of transactions.entries()) {

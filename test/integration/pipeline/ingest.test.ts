@@ -1,6 +1,3 @@
-import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
-
 import { afterEach, expect, test } from 'vitest';
 
 import { pino } from 'pino';
@@ -13,6 +10,7 @@ import { topics } from '../../../schemas/topics.ts';
 import type { Fault } from '../../support/starknet/faults.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
 import type { IngestWorld } from '../../support/ingest-world.ts';
+import { RECORDED_BLOCKS, whySkipped } from '../../support/recorded-blocks.ts';
 
 const log = pino({ level: 'silent' });
 
@@ -250,13 +248,10 @@ test.each(['changed-event', 'uncounted-event', 'swapped-events'] as const)(
   },
 );
 
-const recorded = resolve(process.cwd(), '../shared/blocks');
-const absent = existsSync(recorded) ? '' : 'SKIPPED: ../shared/blocks is absent: ';
-
-test.skipIf(absent !== '')(
-  `${absent}of the recorded blocks, the one of Starknet 0.14 is verified`,
+test.skipIf(whySkipped !== '')(
+  `${whySkipped}of the recorded blocks, the one of Starknet 0.14 is verified`,
   async () => {
-    world = await ingestWorld({ recorded: { dir: recorded, rebase: true } });
+    world = await ingestWorld({ recorded: { dir: RECORDED_BLOCKS, rebase: true } });
     world.start();
     await until('backfill', async () => (await cursorOf('backfill-000000000-000000003')) === 4);
     const messages = await world.read(topics.chainBlocks);
@@ -273,10 +268,10 @@ test.skipIf(absent !== '')(
   },
 );
 
-test.skipIf(absent !== '')(
-  `${absent}a recorded block with another fee is refused and reported once receipts are known to hold`,
+test.skipIf(whySkipped !== '')(
+  `${whySkipped}a recorded block with another fee is refused and reported once receipts are known to hold`,
   async () => {
-    world = await ingestWorld({ recorded: { dir: recorded, rebase: true } });
+    world = await ingestWorld({ recorded: { dir: RECORDED_BLOCKS, rebase: true } });
     await createCommitmentStore(world.pool).add([
       { commitment: 'receipts', version: '0.14.1', outcome: 'verified', blocks: 1, from: 3, to: 3 },
     ]);

@@ -1,6 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
-
 import { describe, expect, test } from 'vitest';
 
 import type { CommitmentStore } from '../../../../pipeline/ingest/commitments.ts';
@@ -20,6 +17,7 @@ import {
 } from '../../../support/checked-blocks.ts';
 import type { CheckedOptions } from '../../../support/checked-blocks.ts';
 import { withTrueHash } from '../../../support/true-chain.ts';
+import { readRecordedBlock, whySkipped } from '../../../support/recorded-blocks.ts';
 
 /** Of a block without transactions. */
 const emptyHeader = {
@@ -248,16 +246,11 @@ test('counts a bounded number of versions each on their own, also after a restar
   expect((await store.versions()).length).toBe(500);
 });
 
-const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
-const skipped = existsSync(file) ? '' : 'SKIPPED: ../shared/blocks is absent: ';
-
-describe.skipIf(skipped !== '')(`${skipped}the recorded block`, () => {
-  // Test data; each test changes a copy.
-  const read = () => JSON.parse(readFileSync(file, 'utf8'));
-  type Recorded = ReturnType<typeof read>;
+describe.skipIf(whySkipped !== '')(`${whySkipped}the recorded block`, () => {
+  type Recorded = ReturnType<typeof readRecordedBlock>;
   type Change = (block: Recorded) => unknown;
   const changed = (change: Change): FetchedBlock => {
-    const block = read();
+    const block = readRecordedBlock();
     change(block);
     return parseBlockWithReceipts(block, 1);
   };

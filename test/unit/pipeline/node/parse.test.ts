@@ -1,12 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
-
 import { describe, expect, test } from 'vitest';
 
 import { parseBlockHeader, parseBlockWithReceipts, readFelts } from '../../../../pipeline/node/parse.ts';
 import { blockBody } from '../../../../schemas/messages/chain-blocks.ts';
+import { readRecordedBlock, whySkipped } from '../../../support/recorded-blocks.ts';
 
-const recorded = resolve(process.cwd(), '../shared/blocks');
 const padded = (hex: string): string => `0x${hex.slice(2).padStart(64, '0')}`;
 
 type Json = Record<string, unknown>;
@@ -248,12 +245,8 @@ describe.each([
   ['mainnet-65000', 65_000, 236, 814],
   ['sepolia-3100000', 3_100_000, 3, 3],
 ])('recorded %s', (name, height, transactions, events) => {
-  const file = resolve(recorded, `${name}.json`);
-  const isPresent = existsSync(file);
-  const reason = isPresent ? '' : 'SKIPPED: ../shared/blocks is absent, recorded blocks not checked - ';
-  test.skipIf(!isPresent)(`${reason}parses into a body that satisfies the topic's schema`, () => {
-    const text = readFileSync(file, 'utf8');
-    const { body, status } = parseBlockWithReceipts(JSON.parse(text), text.length);
+  test.skipIf(whySkipped !== '')(`${whySkipped}parses into a body that satisfies the topic's schema`, () => {
+    const { body, status } = parseBlockWithReceipts(readRecordedBlock(`${name}.json`), 1);
     expect(status).toBe('ACCEPTED_ON_L1');
     expect(body.height).toBe(height);
     expect(body.transactions).toHaveLength(transactions);

@@ -1,6 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
-
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
@@ -9,6 +6,7 @@ import { blockHash } from '../../../../schemas/commitment/block-hash.ts';
 import type { HashedBlock } from '../../../../schemas/commitment/block-hash.ts';
 import { FELT_PRIME, toFelt } from '../../../../schemas/felt.ts';
 import { independentBlockHash } from '../../../support/block-hash.ts';
+import { readRecordedBlock, whySkipped } from '../../../support/recorded-blocks.ts';
 
 const felt = fc.bigInt({ min: 0n, max: FELT_PRIME - 1n }).map(toFelt);
 const price = fc
@@ -67,17 +65,11 @@ test('needs no price of L2 gas before 0.13.4', () => {
   expect(blockHash({ ...old, header: { ...header, l2_gas_price: null } })).toBe(blockHash(old));
 });
 
-const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
-const skipped = existsSync(file)
-  ? ''
-  : 'SKIPPED: ../shared/blocks is absent, recorded block was not checked: ';
-
-describe.skipIf(skipped !== '')(`${skipped}a recorded block`, () => {
-  const recorded = () => JSON.parse(readFileSync(file, 'utf8'));
+describe.skipIf(whySkipped !== '')(`${whySkipped}a recorded block`, () => {
   const hashOf = (given: unknown) => blockHash(parseBlockWithReceipts(given, 1).body);
 
   test('has the hash of its header', () => {
-    const given = recorded();
+    const given = readRecordedBlock();
     expect(hashOf(given)).toBe(parseBlockWithReceipts(given, 1).body.hash);
   });
 
@@ -108,16 +100,16 @@ describe.skipIf(skipped !== '')(`${skipped}a recorded block`, () => {
     ].map((name) => [name]),
     ...prices,
   ])('has another hash with another %s %s', (name = '', part = '') => {
-    const given = recorded();
+    const given = readRecordedBlock();
     const value = given[name];
     given[name] = part === '' ? other(value) : { ...value, [part]: other(value[part]) };
     const hash = hashOf(given);
     expect(hash).toMatch(/^0x/);
-    expect(hash).not.toBe(hashOf(recorded()));
+    expect(hash).not.toBe(hashOf(readRecordedBlock()));
   });
 
   test('has another hash with other counts', () => {
-    const { body } = parseBlockWithReceipts(recorded(), 1);
+    const { body } = parseBlockWithReceipts(readRecordedBlock(), 1);
     const hashes = [body, { ...body, transaction_count: 4 }, { ...body, event_count: 4 }].map(blockHash);
     expect(new Set(hashes).size).toBe(3);
   });

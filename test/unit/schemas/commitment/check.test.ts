@@ -1,6 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
-
 import { expect, test } from 'vitest';
 
 import { parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
@@ -8,6 +5,7 @@ import { checkEvents } from '../../../../schemas/commitment/check.ts';
 import { STRK_TOKEN, ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
 import { makeBlock, transferEvent } from '../../../support/chain-messages.ts';
 import { independentCommitment } from '../../../support/event-commitment.ts';
+import { readRecordedBlock, whySkipped } from '../../../support/recorded-blocks.ts';
 
 const felt = (value: number) => toFelt(BigInt(value));
 const event = (amount: bigint) => transferEvent(STRK_TOKEN, felt(1), felt(2), amount);
@@ -68,14 +66,12 @@ test.each([
   expect(checkEvents(block, given)).toBe('no_commitment');
 });
 
-const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
-
-test.skipIf(!existsSync(file))(
-  'verifies recorded block 3100000 as the node gave it, and not with one felt changed',
+test.skipIf(whySkipped !== '')(
+  `${whySkipped}verifies recorded block 3100000 as the node gave it, and not with one felt changed`,
   () => {
     const fetched = (edit: (text: string) => string) => {
       const { body, eventCommitment } = parseBlockWithReceipts(
-        JSON.parse(edit(readFileSync(file, 'utf8'))),
+        JSON.parse(edit(JSON.stringify(readRecordedBlock()))),
         1,
       );
       return checkEvents(body, eventCommitment);

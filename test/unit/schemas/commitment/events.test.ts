@@ -1,6 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
-
 import { hash } from 'starknet';
 import { describe, expect, test } from 'vitest';
 
@@ -11,6 +8,7 @@ import { FELT_PRIME, parseFelt, toFelt } from '../../../../schemas/felt.ts';
 import type { Felt } from '../../../../schemas/felt.ts';
 import { independentCommitment } from '../../../support/event-commitment.ts';
 import type { EmittingTransaction } from '../../../support/event-commitment.ts';
+import { readRecordedBlock, whySkipped } from '../../../support/recorded-blocks.ts';
 
 const felt = (value: number) => toFelt(BigInt(value));
 
@@ -92,14 +90,9 @@ test.each([1, 2, 3, 5, 8, 21])('leads from each of %i events to the root', (coun
   expect(() => tree.pathOf(count)).toThrow(RangeError);
 });
 
-const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
-const skipped = existsSync(file)
-  ? ''
-  : 'SKIPPED: ../shared/blocks is absent, recorded block was not checked: ';
-
-describe.skipIf(skipped !== '')(`${skipped}a recorded block`, () => {
+describe.skipIf(whySkipped !== '')(`${whySkipped}a recorded block`, () => {
   const recorded = () => {
-    const block = JSON.parse(readFileSync(file, 'utf8'));
+    const block = readRecordedBlock();
     return {
       transactions: parseBlockWithReceipts(block, 1).body.transactions,
       header: block.event_commitment,

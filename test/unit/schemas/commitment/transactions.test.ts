@@ -1,6 +1,3 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
-
 import { hash } from 'starknet';
 import { describe, expect, test } from 'vitest';
 
@@ -9,6 +6,7 @@ import { receiptCommitment, transactionCommitment } from '../../../../schemas/co
 import type { TransactionDetails } from '../../../../schemas/commitment/transactions.ts';
 import { parseFelt, toFelt } from '../../../../schemas/felt.ts';
 import { independentRoot } from '../../../support/event-commitment.ts';
+import { readRecordedBlock, whySkipped } from '../../../support/recorded-blocks.ts';
 
 const felt = (value: number) => toFelt(BigInt(value));
 const plain: TransactionDetails = {
@@ -86,12 +84,9 @@ test('computes no commitment to transactions without a signature field', () => {
   expect(transactionCommitment('0.14.1', [transactionOf(0)], [{ ...plain, signature: null }])).toBeNull();
 });
 
-const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
-const skipped = existsSync(file) ? '' : 'SKIPPED: ../shared/blocks is absent: ';
-
-describe.skipIf(skipped !== '')(`${skipped}a recorded block`, () => {
+describe.skipIf(whySkipped !== '')(`${whySkipped}a recorded block`, () => {
   test('has the commitments of its header', () => {
-    const given = JSON.parse(readFileSync(file, 'utf8'));
+    const given = readRecordedBlock();
     const { body, details } = parseBlockWithReceipts(given, 1);
     const { starknet_version: version, transactions } = body;
     const found = [

@@ -1,15 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { decodeBlock, tokenContracts } from '../../../../schemas/decode/index.ts';
 import type { ContractsMap } from '../../../../schemas/messages/chain-blocks.ts';
 import { block, contract, felt, transaction } from './builders.ts';
-
-const folder = resolve(import.meta.dirname, '../../../../../shared/blocks');
-const absent = !existsSync(folder);
-const skipped = absent ? 'SKIPPED: ../shared/blocks is absent, recorded blocks were not checked: ' : '';
+import { readRecordedBlock, whySkipped } from '../../../support/recorded-blocks.ts';
 
 /** What these tests read of `starknet_getBlockWithReceipts`. */
 const recorded = z.object({
@@ -32,7 +27,7 @@ const recorded = z.object({
 });
 
 function load(file: string) {
-  const raw = recorded.parse(JSON.parse(readFileSync(resolve(folder, file), 'utf8')));
+  const raw = recorded.parse(readRecordedBlock(file));
   const body = block(
     raw.transactions.map(({ receipt }) =>
       transaction(
@@ -101,7 +96,7 @@ const blocks = [
 ];
 
 describe.each(blocks)('$file', ({ file, transfers: count, fees }) => {
-  test.skipIf(absent)(`${skipped}${count} transfers, ${fees} of them fees, row for row`, () => {
+  test.skipIf(whySkipped !== '')(`${whySkipped}${count} transfers, ${fees} of them fees, row for row`, () => {
     const { raw, body } = load(file);
     const expected = walk(raw);
     expect(expected).toHaveLength(count);
@@ -129,8 +124,8 @@ describe.each(blocks)('$file', ({ file, transfers: count, fees }) => {
     }
   });
 
-  test.skipIf(absent)(
-    `${skipped}asks for the standards of exactly the contracts that emit a Transfer`,
+  test.skipIf(whySkipped !== '')(
+    `${whySkipped}asks for the standards of exactly the contracts that emit a Transfer`,
     () => {
       const { raw, body } = load(file);
       expect(new Set(tokenContracts(body))).toEqual(new Set(walk(raw).map(({ token }) => token)));
@@ -139,8 +134,8 @@ describe.each(blocks)('$file', ({ file, transfers: count, fees }) => {
   );
 });
 
-test.skipIf(absent)(
-  `${skipped}block 65000: each transaction that paid ends in one fee transfer, from who sent it`,
+test.skipIf(whySkipped !== '')(
+  `${whySkipped}block 65000: each transaction that paid ends in one fee transfer, from who sent it`,
   () => {
     const { raw, body } = load('mainnet-65000.json');
     const payers = raw.transactions

@@ -1,29 +1,20 @@
-import { existsSync, readFileSync, readdirSync } from 'node:fs';
-import { resolve } from 'node:path';
-
-import { beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { createSimulatedNode } from '../../../support/starknet/node.ts';
 import { blockAt, rpc } from '../../../support/starknet/client.ts';
+import {
+  RECORDED_BLOCKS,
+  readRecordedBlock,
+  recordedFiles,
+  whySkipped,
+} from '../../../support/recorded-blocks.ts';
 
-const dir = resolve(process.cwd(), '../shared/blocks');
-// The recorded blocks are in a folder beside the repository.
-const absent = !existsSync(dir);
-const why = '../shared/blocks is absent: recorded blocks were not checked';
-
-const files = absent ? [] : readdirSync(dir).filter((file) => file.endsWith('.json'));
-const read = (file: string) => JSON.parse(readFileSync(resolve(dir, file), 'utf8'));
-
-describe('recorded blocks', () => {
-  beforeEach((context) => {
-    if (absent) context.skip(why);
-  });
-
+describe.skipIf(whySkipped !== '')(`${whySkipped}recorded blocks`, () => {
   test('are served unchanged, by number and hash', async () => {
-    const node = await createSimulatedNode({ recorded: { dir } });
+    const node = await createSimulatedNode({ recorded: { dir: RECORDED_BLOCKS } });
     try {
-      for (const file of files) {
-        const block = read(file);
+      for (const file of recordedFiles) {
+        const block = readRecordedBlock(file);
         expect(await blockAt(node.url, { block_number: block.block_number })).toEqual(block);
         expect(await blockAt(node.url, { block_hash: block.block_hash })).toEqual(block);
       }
@@ -36,9 +27,11 @@ describe('recorded blocks', () => {
   });
 
   test('are renumbered from 0 and linked, with unchanged events', async () => {
-    const node = await createSimulatedNode({ recorded: { dir, rebase: true } });
+    const node = await createSimulatedNode({ recorded: { dir: RECORDED_BLOCKS, rebase: true } });
     try {
-      const recorded = files.map(read).sort((a, b) => a.block_number - b.block_number);
+      const recorded = recordedFiles
+        .map((file) => readRecordedBlock(file))
+        .sort((a, b) => a.block_number - b.block_number);
       let parent = '0x0';
       for (const [height, block] of recorded.entries()) {
         const served = await blockAt(node.url, { block_number: height });
@@ -59,7 +52,9 @@ describe('recorded blocks', () => {
 
   test('contracts have the given standards; others are unknown', async () => {
     const collection = '0x057c4b510d66eb1188a7173f31cccee47b9736d40185da8144377b896d5ff3';
-    const node = await createSimulatedNode({ recorded: { dir, standards: { [collection]: 'erc721' } } });
+    const node = await createSimulatedNode({
+      recorded: { dir: RECORDED_BLOCKS, standards: { [collection]: 'erc721' } },
+    });
     const abiOf = async (address: string) => {
       const { result, error } = await rpc(node.url, 'starknet_getClassAt', [
         { block_number: 65000 },
