@@ -204,8 +204,8 @@ export interface PostgresProjection<M> {
   /** By earlier version: how a build is filled from a snapshot of it. A snapshot of any other version is refused. */
   readonly fromSnapshot?: Readonly<Record<number, SnapshotConversion>>;
   /**
-   * Its rows expire as soon as their messages: a run goes on after messages that retention has deleted before it read them. Any
-   * other one ends with CHECKPOINT_OUTSIDE_LOG, and must be rebuilt.
+   * Its rows expire as soon as their messages: a run skips messages that retention has deleted before it read them. A run of any
+   * other projection ends with CHECKPOINT_OUTSIDE_LOG, and the projection must be rebuilt.
    */
   readonly isExpiring?: true;
   /**

@@ -21,7 +21,7 @@ export const exportFormats = {
 } as const;
 export type ExportFormat = keyof typeof exportFormats;
 
-/** What the texts of a token say in an export. */
+/** A token as the rows of an export show it. */
 export interface ExportedToken {
   readonly token: Felt;
   readonly symbol: string;

@@ -1,7 +1,7 @@
 import type { ServedBuilds } from '../../projections/served.ts';
 import type { AsOf } from '../http/as-of.ts';
 
-/** How far deferred tables have come. */
+/** Up to which block the deferred tables are derived. */
 export interface DerivedCoverage {
   /** -1: no block is covered. */
   readonly upTo: number;
@@ -28,13 +28,13 @@ export function coverageOf(
   return { upTo: dueFrom === null ? newest : Math.min(newest, dueFrom - 1), isLate };
 }
 
-/** How often to check whether deferred tables cover a block: they do some seconds after it is indexed. */
+/** Interval of checks whether the deferred tables cover a block: that takes some seconds after it is indexed. */
 export const POLL_MS = 250;
 
 const MAX_AGE_MS = 1000;
 
 /**
- * Keeps a value a second for requests that see the same state of the read models: a block that is counted then stays counted.
+ * Caches a value for a second while the state of the read models is unchanged: a block that is counted then stays counted.
  *
  * @param isEnough false: reads the value again
  */

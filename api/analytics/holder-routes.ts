@@ -86,7 +86,7 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       if (asOf !== null && atTime !== undefined)
         throw invalidInput({ at_time: ['Give at_time or as_of_block, not both.'] });
       const time = atTime?.getTime() ?? null;
-      // By hash: a page does not go on with the holders of another fork.
+      // By hash: a cursor does not continue with the holders of another fork.
       const cursor = readCursor(query.cursor, `${token} ${asOf?.hash ?? time}`);
       const isNow = cursor.isNow ?? (asOf === null && (time ?? Infinity) >= now());
       const past = isNow ? null : (asOf ?? time);
@@ -124,8 +124,8 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
 }
 
 /**
- * Where a page begins. `isNow`: whether the pages before it are of the holders now, which it goes on with although the time in the
- * query has passed since; null for the first page.
+ * Where a page begins. `isNow`: whether the previous pages list the current holders; this page then does, too, although the time
+ * in the query has passed since. null for the first page.
  *
  * @param query what is asked for, as text
  * @throws 400 for the cursor of another query

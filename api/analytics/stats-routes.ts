@@ -136,7 +136,7 @@ const lateness = (coverage: DerivedCoverage | null): { complete?: false } =>
 
 /** What the answers of one interval have in common. */
 interface Present extends Pick<PeriodsRead, 'presentFrom' | 'newest'> {
-  /** The block that the periods before cover. */
+  /** The block that the periods before `presentFrom` cover. */
   readonly coverage: DerivedCoverage | null;
 }
 
@@ -148,7 +148,7 @@ type PeriodReader = (
 ) => Promise<{ readonly read: PeriodsRead; readonly coverage: DerivedCoverage | null }>;
 
 /**
- * Reads which of the asked periods to compute, and the block that the others cover.
+ * Reads which of the requested periods to compute, and the block that the others cover.
  *
  * @throws 400 for too many, 503 where they do not cover the block that the client asks for
  */
@@ -215,5 +215,5 @@ function boundsOf(
   return { step, first: storable(start), last: storable(end) };
 }
 
-/** A time as a block's time can be, of 32 bits. */
+/** Clamps a time to the 32 bits of a block's timestamp. */
 const storable = (seconds: number): number => Math.min(0xffff_ffff, Math.max(0, seconds));

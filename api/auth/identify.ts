@@ -36,7 +36,7 @@ export function createIdentify(
 
   const key = async (): Promise<{ key: CallerKey }> => {
     if (keyHeader() !== SESSION_AS_KEY) return { key: await checkKey(deps, request, served, note) };
-    // No guessed key, so no failure of the address: clients that have only a session send it on every route.
+    // Not counted as a failure of the address, as no key was guessed: clients with only a session send it on every route.
     if (!acceptsSessionAsKey(route)) throw unauthenticated('key');
     const { user, tokenHash } = await session();
     await countSessionCall(deps, user.id, note);

@@ -24,8 +24,7 @@ export const COMMAND_LIMITS: CommandLimits = { inFlight: 48, inFlightPerUser: 16
 const MAX_WAIT_SHARE = 0.8;
 
 /**
- * The share of the places that callers without a user have together: one of them may have many networks, and each network has a
- * line.
+ * The share of the places for all callers without a user together: each network has a line, and one caller may use many networks.
  */
 const ANONYMOUS_SHARE = 0.5;
 

@@ -41,7 +41,7 @@ export function exportBody({ file, format, rows, coding, onEnd }: ExportBodyOpti
     await onEnd({ rows: counted, sha256: hash.digest('hex'), bytes });
   };
   const coded = coders[coding]();
-  // An error reaches whoever reads the file.
+  // An error destroys `coded`, too, so its reader gets it.
   pipeline(file, metered, coded, () => {});
   return coded;
 }

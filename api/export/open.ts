@@ -126,7 +126,7 @@ async function tryOpen(
       scope,
     });
     const file = await clickhouse.file(statement, params, { signal, settings });
-    // An error after this reaches whoever reads the file.
+    // From here on, the reader of the file handles its errors.
     file.on('error', () => {});
     await once(file, 'readable', { signal });
     // First the rows, then the blocks: what the statement found unsettled is so still, or has changed the blocks.

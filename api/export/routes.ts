@@ -152,7 +152,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
   });
 }
 
-/** Where a stream with the same filters goes on behind the file; none where a stream cannot have them, or blocks are missing. */
+/** The cursor after the file for a stream with the same filters; none where a stream cannot have them, or blocks are missing. */
 function cursorHeader(
   { felts }: TransferSearch,
   range: ExportRange | null,

@@ -17,7 +17,7 @@ export function createAnswersUnderWay() {
       signal: AbortSignal,
       make: () => Promise<Buffer | null>,
     ): Promise<Buffer | null> {
-      // Nothing may be awaited between finding none and adding one: many requests go on in one turn.
+      // No `await` between finding none and adding one: all requests that wait for an answer continue in the same turn.
       for (let other = byKey.get(key); other !== undefined; other = byKey.get(key)) {
         const outcome = await other;
         if (outcome === null) {
@@ -31,7 +31,7 @@ export function createAnswersUnderWay() {
         if (signal.aborted) return 'left';
         throw error;
       });
-      // Nobody may wait for it.
+      // It may have no waiter.
       shared.catch(() => {});
       byKey.set(key, shared);
       try {

@@ -200,7 +200,7 @@ export function tooLarge(limit: number): HttpError {
   return new HttpError(413, 'too_large', `Request body exceeds ${limit} bytes.`);
 }
 
-/** Nobody reads this answer. */
+/** The client does not read this answer. */
 const clientLeft = (): HttpError => new HttpError(400, 'bad_request', 'The client disconnected.');
 
 const overloaded = (): HttpError =>

@@ -18,7 +18,7 @@ interface ReadClass extends ReadQueueLimits {
   readonly readMs?: number;
   /** The request keeps its place until its answer is sent: the answer is large, and held in memory until then. */
   readonly keepsPlace?: true;
-  /** Somebody waits for the answer: files are sent slowly meanwhile. */
+  /** A client waits for the answer, so files are sent slowly meanwhile. */
   readonly isAwaited?: true;
   /** Limits of one read; a query may set others. */
   readonly settings: Settings;
@@ -242,7 +242,7 @@ function readingSettings({ isSorted }: FileStatement, pacing: Pacing): Settings 
 /** Runs a read in a place of the queue, with its priority. */
 type InPlace = <T>(read: (priority: number) => Promise<T>) => Promise<T>;
 
-/** Takes a place at the first read, and keeps it until the request is answered. Nobody waits for it beyond `waited`. */
+/** Takes a place at the first read, and keeps it until the request is answered. Stops waiting for one when `waited` fires. */
 function keepPlace(
   queue: ReadQueue,
   request: Omit<ReadingRequest, 'ended'>,

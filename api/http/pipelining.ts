@@ -17,7 +17,7 @@ export function limitPipelining(handle: RequestListener): RequestListener {
   };
   return (request, response) => {
     const { socket } = request;
-    // The parser goes on with the packet that it has begun.
+    // The parser still reads the rest of the packet after `destroy`.
     if (socket.destroyed) return;
     if (add(socket, 1) > MAX_UNANSWERED) {
       socket.destroy();

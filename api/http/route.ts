@@ -208,8 +208,8 @@ interface Declaration<
 }
 
 /**
- * As `api-key` it stands for the session of the call: public data is read in a browser with the log-in alone. A session without
- * it is not accepted where a key is.
+ * Sent as `api-key`, it selects the session of the call, so that a browser reads public data with the log-in alone. Without it, a
+ * session is not accepted in place of a key.
  */
 export const SESSION_AS_KEY = 'session';
 

@@ -1,8 +1,8 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 
 /**
- * Shares a call between all who make it with the same arguments within one turn of the event loop. It begins at the end of the
- * turn, so nobody is given what was read before they asked.
+ * Shares a call between all callers with the same arguments within one turn of the event loop. It begins at the end of the turn,
+ * so no caller gets a result that was read before its call.
  */
 export function shareWithinTurn<A extends readonly string[], T>(
   work: (...args: A) => Promise<T>,

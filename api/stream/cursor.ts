@@ -9,7 +9,7 @@ export interface PlaceInBlock {
   readonly item: number;
 }
 
-/** How far a client has come. */
+/** The position of a client in a stream. */
 export interface StreamPosition {
   /** The newest block of which the client has a message; null: none, it begins with the block at `next`. */
   readonly last: { readonly height: number; readonly hash: Felt } | null;
@@ -46,7 +46,7 @@ const at = {
   mark: 58,
   floor: 66,
 } as const;
-/** A cursor of the version before ends here: it has no floor. */
+/** A cursor of the previous version ends here: it has no floor. */
 const UNFLOORED = { version: 1, bytes: at.floor } as const;
 
 /** Every message has a cursor: a buffer for each would take longer than its text. */

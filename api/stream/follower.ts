@@ -13,11 +13,11 @@ import type { BlockId, Undo } from './undo.ts';
 export type StreamStart = StreamPosition | null;
 
 export interface Follower {
-  /** The next messages, where the newest blocks are all that is needed for them; null: they have to be read. */
+  /** The next messages if they follow from the newest blocks, which are in memory; null: they must be read. */
   held(): readonly Message[] | null;
   /** The next messages; none: nothing is new. */
   read(): Promise<readonly Message[]>;
-  /** A cursor before the first message; while nothing is indexed, before whatever is new. */
+  /** A cursor before the first message; while nothing is indexed, before the first new one. */
   start(): string;
   /** Resolves when there may be new messages, or after `ms`, or when the signal fires. */
   wait(ms: number, signal: AbortSignal): Promise<void>;

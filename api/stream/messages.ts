@@ -22,7 +22,7 @@ export interface Given {
 }
 
 /**
- * The messages of the blocks at a position and after it, each block the child of the one before; then of the height that is
+ * The messages of the blocks at a position and after it, each the child of the previous one; then of the height that is
  * accepted on L1, where the position is behind it.
  */
 export function messagesOf(

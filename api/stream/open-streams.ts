@@ -22,7 +22,7 @@ export interface OpenStream {
    * has read. Those that wait take turns with those that read.
    */
   enterHistory(): Promise<void>;
-  /** Has come to the newest blocks, which all streams share. */
+  /** Called once the stream has reached the newest blocks, which all streams share. */
   leaveHistory(): void;
   release(): void;
 }
@@ -161,7 +161,7 @@ function createHistoryPlace(own: UserStreams) {
   };
   return {
     enter: async (): Promise<void> => {
-      // A read may go on for a moment after its stream.
+      // A read may end a moment after its stream.
       if (isClosed || (isIn && own.waiting.size === 0)) return;
       leave();
       if (own.inHistory < MAX_IN_HISTORY) return take();

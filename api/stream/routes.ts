@@ -239,7 +239,7 @@ function openStream({ streams, tail }: StreamRouteDeps, caller: CallerKey): Open
   };
 }
 
-/** @throws 400 if the index neither has nor had the block of a cursor, 503 if it has not come so far */
+/** @throws 400 if the index neither has nor had the block of a cursor, 503 if it has not reached it */
 async function refuseUnknown(
   { tail, servedBuilds }: StreamRouteDeps,
   clickhouse: ClickHouse,

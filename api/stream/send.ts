@@ -41,7 +41,10 @@ export interface SendOptions {
   /** Aborted when the client disconnects. */
   readonly disconnected: AbortSignal;
   readonly format: StreamFormat;
-  /** Ends the answer after so many messages, or when it has one and no further is new, or after so long; null: never. */
+  /**
+   * Ends the answer after this many messages; before that when it has some and no more are new, or when it has none after `waitMs`.
+   * null: it never ends.
+   */
   readonly until: { readonly messages: number; readonly waitMs: number } | null;
   readonly log: Logger;
 }
@@ -100,7 +103,7 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<b
   const writeHeartbeat = async (): Promise<void> => {
     if (format.heartbeat !== null) isSlow = !(await write(format.heartbeat));
   };
-  /** An answer that has messages goes on until no more are there. */
+  /** Only an answer without messages has a deadline; any other ends when no more are new. */
   const waitLeftMs = (): number => (sent === 0 ? deadline - performance.now() : Infinity);
   /** The next messages; none where the stream ends before they are read. A read may wait long for its place. */
   const next = async (): Promise<readonly Message[]> => {

@@ -191,7 +191,7 @@ function createWaiting() {
     /** A few at a time: what the first streams write is sent before the last ones read. */
     async resumeAll(): Promise<void> {
       const yielding = createYielding();
-      // Not those that wait again meanwhile.
+      // A copy: streams that wait again meanwhile are not resumed twice.
       const streams = [...waiting];
       for (const resume of streams) {
         resume();

@@ -5,7 +5,7 @@ import { sleep } from './sleep.ts';
 import { withAmounts } from './transfer.ts';
 import type { Transfer, TransferRow } from './transfer.ts';
 
-/** A message of the stream; its `cursor` is where a stream goes on after it. */
+/** A message of the stream; a stream from its `cursor` continues after it. */
 export type StreamMessage = { readonly cursor: string } & (
   | { readonly type: 'transfer'; readonly data: Transfer & { readonly block_hash: string } }
   | {
@@ -57,9 +57,9 @@ const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
 
 /**
- * Follows the transfers, and goes on after a lost connection where it was: no message is lost or repeated. A service that is
- * busy or unavailable is tried again without end. Where the service ends the stream because of its key or session, one more
- * connection finds out why, or goes on. Ends when the signal fires.
+ * Follows the transfers, and resumes after a lost connection where it was: no message is lost or repeated. A service that is busy
+ * or unavailable is retried without end. Where the service ends the stream because of its key or session, one more connection
+ * finds out why, or resumes. Ends when the signal fires.
  *
  * @throws ApiError if the service refuses the stream, as for an unknown cursor, a wrong key or an expired session
  * @throws TypeError if `baseUrl`, the key or the session cannot be part of a request
@@ -139,7 +139,7 @@ async function* connection(
     if (answer === null) return;
     if (answer.status !== 200)
       throw new ApiError(answer.status, await answer.json().catch((): unknown => null), answer.headers);
-    // A connection lost before the first message goes on where it began.
+    // After a connection that is lost before its first message, the next one begins where it began.
     const beginning = answer.headers.get('x-stream-cursor');
     if (beginning !== null && !query.has('from')) query.set('from', beginning);
     yield* readEvents(answer, orSilence);

@@ -12,7 +12,7 @@ const FLUSH_MS = 250;
 const SILENT_MS = 5000;
 
 /**
- * Follows the stream while the screen is in view, and goes on behind the newest message when it is again; another `key` restarts it.
+ * Follows the stream while the screen is in view, and resumes after the newest message when it is again; another `key` restarts it.
  *
  * @param from a height; `new`: only new transfers; null: not yet
  */

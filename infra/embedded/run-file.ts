@@ -77,7 +77,7 @@ interface Run {
   readonly log: Pick<Logger, 'warn'>;
 }
 
-/** Writes the run file of this process. A failure is only logged: on a full disk the service goes on. */
+/** Writes the run file of this process. A failure is only logged: on a full disk the service continues. */
 export function recordRun({ dataDir, env, baseUrl, processes, log }: Run): void {
   const content: RunFile = {
     pid: process.pid,

@@ -5,7 +5,7 @@ import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { MAX_MESSAGE_BYTES } from './consumption.ts';
 
-/** A cluster of so many brokers keeps as many replicas, of which one may fail. */
+/** A cluster of at least this many brokers keeps this many replicas, of which one may fail. */
 const REPLICATED_BROKERS = 3;
 const MIN_INSYNC_REPLICAS = 2;
 

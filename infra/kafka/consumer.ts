@@ -63,7 +63,7 @@ export function createConsumer(options: ConsumerOptions): LogConsumer {
       if (!(error instanceof CheckpointConflict)) throw error;
       log.warn({ groupId, topic, partition, err: error }, 'checkpoint conflict, resuming from stored offset');
       await resume(topic, partition);
-      return 'done'; // reading goes on from where `resume` has sought
+      return 'done'; // reading continues from where `resume` has sought
     }
   };
 

@@ -65,9 +65,9 @@ RequestQueue.prototype.destroy = function () {
 };
 
 /**
- * Closes the connections to a broker that has left a request unanswered. kafkajs would fail the request alone, and go on asking a
- * broker that has frozen or vanished, also who leads its partitions now. After an error of the connection it asks another one, as
- * it cannot connect to the same for a moment: a frozen broker accepts connections.
+ * Closes the connections to a broker that has left a request unanswered. kafkajs would only fail the request, and keep asking a
+ * broker that has frozen or vanished, even for the new leaders of its partitions. After a connection error it asks another broker:
+ * a frozen one would accept a new connection, which is refused here for `AVOID_MS`.
  */
 function failTimedOut(): void {
   const now = Date.now();

@@ -32,7 +32,7 @@ async function keepsSessions(pool: Pool): Promise<boolean> {
     const session = await sessionOf(first);
     const second = await pool.connect();
     try {
-      // A pooler gives the session that is free again to the next transaction, of whatever connection.
+      // A pooler in transaction mode gives a free session to the next transaction, whichever connection it comes from.
       const hasBegun = await begins(second);
       return (await sessionOf(first)) === session && hasBegun;
     } finally {

@@ -98,8 +98,8 @@ export async function deletePageOfWebhook(pool: Pool, limit: number): Promise<De
 }
 
 /**
- * Deletes one page of the deliveries older than `maxAgeMs` that have no attempt left, and returns their number. Of the clocks
- * of this host and of PostgreSQL the one behind decides: a host with a wrong clock deletes nothing too early.
+ * Deletes one page of the deliveries older than `maxAgeMs` that have no attempt left, and returns their number. Age is measured by
+ * the earlier of the times of this host and of PostgreSQL: a host with a wrong clock deletes nothing too early.
  */
 export async function deletePageOfOld(
   pool: Pool,
@@ -119,7 +119,7 @@ export async function deletePageOfOld(
   );
 }
 
-/** When the oldest of the newest deliveries of a webhook was stored, unix milliseconds; null: it has fewer than so many. */
+/** When the `count`-th newest delivery of a webhook was stored, unix milliseconds; null: it has fewer. */
 export async function createdAtOfNthNewest(
   db: Sql,
   webhookId: number,
@@ -135,7 +135,7 @@ export async function createdAtOfNthNewest(
   return row?.created_at ?? null;
 }
 
-/** Whether more than so many deliveries of a webhook wait for an attempt. */
+/** Whether more than `count` deliveries of a webhook wait for an attempt. */
 export async function hasMoreWaiting(db: Sql, webhookId: number, count: number): Promise<boolean> {
   const { rowCount: more } = await db.query(
     `SELECT 1 FROM tds.webhook_deliveries WHERE webhook_id = $1 AND due_at IS NOT NULL
@@ -147,7 +147,7 @@ export async function hasMoreWaiting(db: Sql, webhookId: number, count: number):
 
 /**
  * Deletes one page of the deliveries of a webhook stored before a time that have no attempt left and are older than
- * `minAgeMs`, by the clock behind, and returns their number.
+ * `minAgeMs`, measured as by `deletePageOfOld`, and returns their number.
  */
 export async function deletePageBefore(
   pool: Pool,

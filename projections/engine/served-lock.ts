@@ -105,7 +105,7 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
  * Runs `work` while no writer of these projections writes a batch and no process creates or drops a build.
  *
  * @param texts `task` names the work, `remedy` says what was not done and what to do
- * @param work gets the transaction, and a signal; once that is aborted, writers go on and every statement in the transaction fails
+ * @param work gets the transaction, and a signal; once that is aborted, writers continue and every statement in the transaction fails
  * @throws CONFLICT when a batch takes too long to end, or the work takes longer than `holdMs`
  */
 export async function withWritersStopped<T>(

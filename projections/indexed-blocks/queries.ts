@@ -258,7 +258,7 @@ const placedRow = versionedRow.extend({ parent: felt, is_deleted: z.int() });
 /**
  * The indexed block at a height, and whether the blocks up to it are of one chain. Ranges of 1024 heights are indexed apart, so
  * while a reorg is indexed, one may have the new chain and the next one the old: where they meet, a block is not the child of the
- * one before it, or that one is reverted and not replaced.
+ * previous one, or that one is reverted and not replaced.
  *
  * @param above the borders above this height are checked, on a replica that has all writes; null: the nearest, on any replica
  */

@@ -83,8 +83,8 @@ export async function lowestDue(
 }
 
 /**
- * Start of the first period to compute from the transfers: that of the newest block, or the one before it while a pass has
- * not derived that yet.
+ * Start of the first period to compute from the transfers: that of the newest block, or the previous one while no pass has
+ * derived it yet.
  */
 export async function presentPeriod(
   clickhouse: RowReader,

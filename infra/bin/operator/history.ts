@@ -22,7 +22,7 @@ const KEPT_SECONDS: Readonly<Record<HistoryStep, number>> = {
   [MINUTE_SECONDS]: 86_400,
 };
 export type HistoryStep = typeof STEP_SECONDS | typeof MINUTE_SECONDS;
-/** A process that finds the present row taken leaves so many to the one that took it. */
+/** A process that finds the current row taken leaves up to this many further rows to other processes. */
 const LEFT_TO_OTHERS = 3;
 /** Throughput is measured over this long. */
 const THROUGHPUT_SECONDS = 60;
@@ -40,7 +40,7 @@ export interface HistoryRecorder {
 
 /**
  * Records heights, lags and totals. Any number of processes may record: each row is measured by the one that inserts it, so
- * the history goes on for as long as one of them lives.
+ * the history continues as long as one of them lives.
  */
 export function createHistoryRecorder({ pool, clickhouse, clock }: HistoryDeps): HistoryRecorder {
   let lastMinute = -1;

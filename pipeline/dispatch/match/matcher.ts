@@ -29,7 +29,7 @@ export interface Matcher<M> {
   readonly fetchBytes: number;
   /** Unix milliseconds: without a checkpoint, reading begins with messages of this time; null: with those to come. */
   since(): Promise<number | null>;
-  /** Messages matched concurrently; 1 where a message depends on the writes of the one before. */
+  /** Messages matched concurrently; 1 where a message depends on the writes of the previous one. */
   readonly concurrency: number;
   /** Called for every batch, and in between, because webhooks may have changed. Null: no message can match. */
   open(): Promise<{ isRelevant(message: LogMessage): boolean; readonly match: Match<M> } | null>;

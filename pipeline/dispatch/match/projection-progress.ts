@@ -6,7 +6,7 @@ import type { Sql } from '../../../infra/postgres/client.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import type { MatchDeps } from '../deps.ts';
 
-/** How far the served builds of some projections are with one message of the log. */
+/** Whether the served builds of some projections have read one message of the log. */
 export type ProjectionProgress =
   | { readonly state: 'projected' }
   | { readonly state: 'behind'; readonly detail: string }
@@ -22,7 +22,7 @@ const progressRow = z.object({
   reason: z.string().nullable(),
 });
 
-/** Of several projections, the one that keeps the message from being projected decides: a halted one before one behind. */
+/** `projected` once all of these projections have read the message; `halted` if one is halted there, even if others are behind. */
 export async function projectionProgress(
   db: Sql,
   projections: readonly string[],

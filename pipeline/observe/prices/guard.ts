@@ -12,7 +12,7 @@ import type { FeedReading } from './feed.ts';
  * 5. It is newer than the last published price.
  * 6. It is at most `jumpFactor` times the last published price, and at least that price divided by `jumpFactor`. A larger
  *    jump becomes a candidate, published when `confirmations` later readings have agreed with it: each within
- *    `AGREEMENT_FACTOR` of the candidate and, by the feed's own time, `CONFIRMATION_SPACING_MS` newer than the one before.
+ *    `AGREEMENT_FACTOR` of the candidate and, by the feed's own time, `CONFIRMATION_SPACING_MS` newer than the previous one.
  *    A reading that fits neither the candidate nor the last price replaces the candidate; one that fits the last price
  *    is published and drops it; one that is not newer than the last price does neither.
  *

@@ -74,10 +74,10 @@ export async function planPass({ deferred }: DeferredProjection, ports: PassPort
 }
 
 /**
- * Derives some of the due blocks, the newest first, then clears their marks. A pass that was interrupted, or runs beside another,
- * leaves nothing wrong: what it has not finished is still due, and is derived anew under a higher number; and one that a later
- * pass has overtaken ends with the statement that runs, because the later one has read the rows before it, and clears no marks,
- * because sums of the later one may lack its rows. So no statement is tried again within a pass.
+ * Derives some of the due blocks, the newest first, then clears their marks. A pass that is interrupted, or runs beside another,
+ * does no harm: blocks that it has not finished are still due, and a pass with a higher number derives them again. A pass that a
+ * later one has overtaken ends after its current statement, before which the later one has read the rows, and clears no marks,
+ * because sums of the later one may lack its rows. For the same reason no statement is retried within a pass.
  */
 export async function runPass(projection: DeferredProjection, ports: PassPorts): Promise<PassResult> {
   const { clickhouse, log, names } = ports;

@@ -59,7 +59,7 @@ const MAX_COMPARISONS = 8;
 const BETWEEN_COMPARISONS_MS = 400;
 
 /**
- * Compares each table of a projection's shadow build with the served one, while writers go on, and yields each report.
+ * Compares each table of a projection's shadow build with the served one, while writers continue, and yields each report.
  *
  * @param sources builds that the deferred tables of the shadow build are derived from instead of the served ones
  * @param catchUp replays the shadow build up to the checkpoints of the served one, and derives its deferred tables

@@ -76,7 +76,7 @@ const CLOSE_MS = 3000;
 
 /**
  * Rebuilds projections from the log alone, each into a shadow build beside the served one: fills it up to the checkpoints
- * of the served build, compares both while writers go on, and swaps them at one moment, for which writers wait while the
+ * of the served build, compares both while writers continue, and swaps them at one moment, for which writers wait while the
  * last messages are replayed. A projection that is new is filled up to the checkpoints of the others of its topic.
  * An interrupted rebuild resumes with its shadow builds. ClickHouse projections of one topic share one reading of it.
  *

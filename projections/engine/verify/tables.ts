@@ -59,7 +59,7 @@ export async function deriveScratch(
  * runs `work`, while no batch is written: the served base tables and derived tables are of the same messages then.
  *
  * @param purpose what is done to the sums, for the error when it takes too long
- * @param work gets a client whose reads and commands fail once writers go on
+ * @param work gets a client whose reads and commands fail once writers continue
  */
 export async function withDerivedScratch<C extends Client>(
   { pool, clickhouse }: { readonly pool: Pool; readonly clickhouse: C },
