@@ -114,7 +114,7 @@ function lastAnswerAt({ anchors, refusal }: ChainReads): number {
  * The balances to read first: never read before the oldest read, and of those never read the unknown. A read moves a pair
  * to the end, so that repeated calls get to all.
  */
-export function byNeedOfRead(
+function byNeedOfRead(
   a: Pick<CurrentBalance, 'balance' | 'reads'>,
   b: Pick<CurrentBalance, 'balance' | 'reads'>,
 ): number {

@@ -32,7 +32,7 @@ export function presentBalance(known: KnownBalance, price: string | undefined): 
 }
 
 /** Stable id that is a safe integer: the first 52 bits of SHA-256 (decision 68). */
-export function pairId(pair: Pair): number {
+function pairId(pair: Pair): number {
   return Number.parseInt(createHash('sha256').update(pairKey(pair)).digest('hex').slice(0, 13), 16);
 }
 

@@ -92,7 +92,7 @@ function fileRoute(store: ObjectStore | null): Route {
  *
  * @throws 416 where it names none of the file
  */
-export function rangeOf(header: string, size: number): ByteRange | null {
+function rangeOf(header: string, size: number): ByteRange | null {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header.trim()) ?? [];
   if (first === '' && last === '') return null;
   if (first !== '' && last !== '' && Number(first) > Number(last)) return null;

@@ -23,7 +23,7 @@ export async function pricesFor(
 }
 
 /** Current prices in US dollars as decimal strings; tokens without one are absent. */
-export async function currentPrices(
+async function currentPrices(
   { pool, served }: { readonly pool: Sql; readonly served: ServedBuilds },
   tokens: readonly Felt[],
 ): Promise<ReadonlyMap<Felt, string>> {

@@ -65,7 +65,7 @@ export async function readBlocks(
 }
 
 /** The same for blocks that were read, each the parent of the next. Their rows were inserted before they could be read. */
-export async function withTransfers(
+async function withTransfers(
   reading: BlockReading,
   wanted: Wanted,
   blocks: readonly LinkedBlock[],

@@ -7,7 +7,7 @@ import { countUpTo, countableSources } from './read.ts';
 import type { Reading } from './read.ts';
 
 /** Matches are counted exactly up to this number. */
-export const EXACT_COUNT = 100_000;
+const EXACT_COUNT = 100_000;
 
 /** Newest rows of a subject that an estimate samples. */
 const SAMPLE_ROWS = 20_000;

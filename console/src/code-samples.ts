@@ -108,7 +108,7 @@ const CREDENTIALS: Readonly<Record<string, Readonly<Record<string, string>>>> = 
   Signature: { 'X-Vendor-Timestamp': '$TIMESTAMP', 'X-Vendor-Signature': '$SIGNATURE' },
 };
 
-export function samplesOf(origin: string, path: string, method: string, operation: Operation): Sample[] {
+function samplesOf(origin: string, path: string, method: string, operation: Operation): Sample[] {
   const { operationId, parameters = [], security = [], requestBody } = operation;
   const required = (place: string): Record<string, unknown> =>
     Object.fromEntries(

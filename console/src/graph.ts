@@ -34,8 +34,7 @@ export function counterpartiesOf(account: string, rows: readonly Moved[]): Count
   );
 }
 
-export const exchanged = ({ sent, received }: Pick<Counterparty, 'sent' | 'received'>): bigint =>
-  sent + received;
+const exchanged = ({ sent, received }: Pick<Counterparty, 'sent' | 'received'>): bigint => sent + received;
 
 export interface GraphNode {
   readonly address: string;

@@ -102,7 +102,7 @@ function selectKeys(
 }
 
 /** Highest exact count; above it the planner's estimate is returned. */
-export const MAX_EXACT_COUNT = 10_000;
+const MAX_EXACT_COUNT = 10_000;
 
 const planRow = z.object({
   'QUERY PLAN': z.tuple([z.object({ Plan: z.object({ 'Plan Rows': z.number() }) })]),

@@ -16,7 +16,7 @@ const complete = z.literal(false).optional().meta({
     'Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted',
 });
 
-export const tokenHolder = z
+const tokenHolder = z
   .object({
     rank: z.int().min(1).meta({ description: 'From 1; counted on from page to page' }),
     account_address: canonicalHex,
@@ -34,7 +34,7 @@ export const tokenHoldersAnswer = z.object({
   }),
 });
 
-export const tokenPeriod = z
+const tokenPeriod = z
   .object({
     time: isoTimestamp.meta({ description: 'Start of the hour or day' }),
     transfers: count,
@@ -63,7 +63,7 @@ export const accountStatsAnswer = z
   })
   .meta({ id: 'AccountStats' });
 
-export const chainPeriod = z
+const chainPeriod = z
   .object({
     time: isoTimestamp.meta({ description: 'Start of the hour or day' }),
     blocks: count,

@@ -26,7 +26,7 @@ export type BalanceData = z.input<typeof balanceData>;
 export const balanceAnswer = z.object({ success, data: balanceData });
 
 /** Addresses as sent. */
-export const pairError = z
+const pairError = z
   .object({ account_address: z.string(), token_address: z.string(), error: z.string() })
   .meta({ id: 'BalanceError' });
 
@@ -66,7 +66,7 @@ export const accountBalancesAnswer = z.object({
   }),
 });
 
-export const balanceHistoryRow = z
+const balanceHistoryRow = z
   .object({
     time: isoTimestamp,
     block_number: z.int().min(0),

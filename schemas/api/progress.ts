@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-export const chunkAnswer = z
+const chunkAnswer = z
   .object({
     name: z.string(),
     range: z.tuple([z.int().min(0), z.int().min(0).nullable()]).meta({

@@ -22,7 +22,7 @@ function nameIn(sql: string, stem: string): string {
 }
 
 const big = (row: Row, column: string): bigint => BigInt(String(row[column] ?? 0));
-export const shardOf = (account: unknown): number => Number(BigInt(String(account)) % SHARDS);
+const shardOf = (account: unknown): number => Number(BigInt(String(account)) % SHARDS);
 
 /** The rows that a statement of a pass inserts; null for one that is none. */
 export function holderRows(name: string, sql: string, params: Params, table: Table): Row[] | null {

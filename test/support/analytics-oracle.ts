@@ -15,7 +15,7 @@ export const NOBODYS = toFelt(0xc03n);
 export const HUGE = toFelt(0xc04n);
 export const ART = toFelt(0xa47n);
 export const ITEMS = toFelt(0x1155n);
-export const RIDDLE = toFelt(0x0ddn);
+const RIDDLE = toFelt(0x0ddn);
 export const tokens = [COIN, REBASING, NOBODYS, HUGE, ART, ITEMS, RIDDLE, STRK_TOKEN] as const;
 /** Some of one shard. */
 export const accounts: readonly Felt[] = Array.from({ length: 40 }, (_, index) =>

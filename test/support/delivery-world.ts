@@ -39,7 +39,7 @@ import type { ProjectionWorld } from './projection-world.ts';
 
 /** The retry delays of the contract, in milliseconds. */
 export const DELAYS_MS = [30, 300, 1800, 7200, 43_200].map((seconds) => seconds * 1000);
-export const TIMEOUT_MS = 400;
+const TIMEOUT_MS = 400;
 /** The lease of an attempt expires after this time. */
 export const LEASE_MS = TIMEOUT_MS + 20_000;
 /** Owner of the webhooks, an id that the first command in the log could have created. */

@@ -20,7 +20,7 @@ const COLOURS = ['amber', 'teal', 'plum', 'ochre', 'slate', 'coral'];
 const MOODS = ['calm', 'curious', 'grumpy', 'brave'];
 
 /** `CID/collection/id` is metadata, `CID/collection/id.svg` its picture, derived from the path; null: no such file. */
-export function fileAt(path: string): File | null {
+function fileAt(path: string): File | null {
   const [, cid, collection, name] = /^([A-Za-z0-9]{20,})\/([a-z0-9-]+)\/([A-Za-z0-9.]+)$/.exec(path) ?? [];
   if (cid === undefined || collection === undefined || name === undefined) return null;
   const [, id, extension] = /^([0-9]+|[0-9a-f]{64})(\.json|\.svg)?$/.exec(name) ?? [];

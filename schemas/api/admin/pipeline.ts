@@ -59,7 +59,7 @@ const pipelineRole = z.object({
 });
 export type PipelineRole = z.infer<typeof pipelineRole>;
 
-export const throughput = z.object({
+const throughput = z.object({
   seconds: z.number().positive().meta({ description: 'The time over which the rates were measured' }),
   blocks_per_second: z.number().min(0),
   transfers_per_second: z.number().min(0),

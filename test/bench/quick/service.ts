@@ -13,7 +13,7 @@ import type { World } from '../world.ts';
 import { cpuOf } from './reference.ts';
 
 /** The service starts with these blocks, so that its start is not part of what is measured. */
-export const FIRST_HEAD = 3;
+const FIRST_HEAD = 3;
 const SETTLE_MS = 3000;
 const LOOK_MS = 200;
 const GIVEN_UP_MS = 180_000;

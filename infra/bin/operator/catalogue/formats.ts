@@ -162,7 +162,7 @@ export const fileKeys = (kind: FileKind): readonly string[] =>
   kind === 'tokens' ? ['address'] : NATURAL_KEYS[kind];
 
 /** Fields that are ISO times in a file and unix milliseconds inside. */
-export const TIMES: ReadonlySet<string> = new Set([
+const TIMES: ReadonlySet<string> = new Set([
   'launched_at',
   'starts_at',
   'ends_at',
