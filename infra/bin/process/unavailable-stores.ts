@@ -16,7 +16,7 @@ export async function unavailableStores(config: Config, log: Logger): Promise<st
   const clickhouseUrl = config.clickhouseUrl ?? config.apiClickhouseUrl;
   const asked: [name: string, answers: () => Promise<boolean>][] = [];
   if (databaseUrl !== null) asked.push(['PostgreSQL', () => postgresAnswers(databaseUrl)]);
-  if (config.kafkaBrokers !== null) asked.push(['Kafka', () => kafkaAnswers(config, log)]);
+  if (config.kafkaBrokers.length > 0) asked.push(['Kafka', () => kafkaAnswers(config, log)]);
   if (clickhouseUrl !== null) asked.push(['ClickHouse', () => clickhouseAnswers(clickhouseUrl)]);
   const answers = await Promise.all(
     asked.map(async ([name, ask]) =>
