@@ -96,7 +96,7 @@ export async function setCommonTokens(
   // A token that became common while another process was reading it can be left without a next reading.
   await pool.query(
     `INSERT INTO tds.price_watch AS stored (token, common, due_at)
-     SELECT token, true, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
+     SELECT DISTINCT token, true, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
      ON CONFLICT (token) DO UPDATE SET common = true, due_at = least(stored.due_at, excluded.due_at)
      WHERE NOT stored.common OR stored.due_at IS NULL OR stored.due_at > $2 + $3`,
     [tokens, now, maxWaitMs],
