@@ -192,7 +192,7 @@ export interface PostgresProjection<M> {
   readonly kind: 'postgres';
   readonly name: string;
   readonly version: number;
-  /** With `minBytes` a fetch waits for so much, at most a second: then rows are late, and many messages share a transaction. */
+  /** With `minBytes` a fetch waits for so many, at most a second: then rows are late, and many messages share a transaction. */
   readonly topic: Topic<M> & { readonly minBytes?: number };
   /** The text of table.sql: its tables are created as `{{schema}}.table`. */
   readonly ddl: string;

@@ -52,6 +52,8 @@ export interface ConsumeOptions {
   readonly fetchBytes?: number | undefined;
   /** Compressed bytes that a fetch waits for, at most a second (Kafka's `fetch.min.bytes`). Default: 1. */
   readonly minBytes?: number | undefined;
+  /** Longest time that a fetch waits for messages. Default: 2 s, or a second with `minBytes`. */
+  readonly maxWaitMs?: number | undefined;
 }
 
 export interface Consumption {
@@ -67,6 +69,12 @@ export interface Consumption {
 
 /** Largest record batch that topics accept, and the most that one fetch returns of a partition. */
 export const MAX_MESSAGE_BYTES = 17_000_000;
+/**
+ * An idle consumer asks each broker this often. A seek waits for the fetch under way, and a stop where no partition is read from a
+ * broker: kafkajs then waits instead of asking it.
+ */
+const IDLE_WAIT_MS = 2000;
+const BYTES_WAIT_MS = 1000;
 /** Delay before the group is joined again after kafkajs has given up on an unavailable broker. */
 const REJOIN_MS = 1000;
 /**
@@ -130,8 +138,7 @@ class GroupConsumption implements Consumption {
       sessionTimeout: 12_000,
       rebalanceTimeout: 30_000,
       heartbeatInterval: 3000,
-      // An idle consumer asks this often; a seek waits for the fetch under way.
-      maxWaitTimeInMs: 2000,
+      maxWaitTimeInMs: options.maxWaitMs ?? (options.minBytes === undefined ? IDLE_WAIT_MS : BYTES_WAIT_MS),
       minBytes: options.minBytes ?? 1,
       maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
       maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),

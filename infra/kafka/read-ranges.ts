@@ -39,6 +39,8 @@ export async function* readRanges(
     onBatch: (batch) => handover.offer(batch),
     onCrash: (error) => handover.fail(error),
     fetchBytes,
+    // All messages of the ranges are in the log: only a stop could wait.
+    maxWaitMs: 100,
   }).catch((error: unknown) => {
     handover.close();
     throw error;

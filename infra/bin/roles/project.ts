@@ -31,7 +31,7 @@ export const start: StartRole = async (context, only) => {
   const clickhouse = openClickHouse(context, 'tds-project');
   const metrics = createProjectionMetrics(registry);
   const deps = { kafka, pool, log, metrics };
-  // A consumer's stop waits for its fetch: all of them wait at the same time.
+  // A consumer takes a moment to leave its group: all of them leave at the same time.
   const served = {
     ...context,
     pool,
