@@ -33,7 +33,7 @@ export function startRedis(options: {
         '--maxmemory-policy',
         'volatile-ttl',
         '--hz',
-        '1',
+        '2',
         '--dir',
         dataDir,
       ],
