@@ -55,8 +55,9 @@ function createLatestPrices({ refreshes, now }: PriceRouteDeps): LatestPrices {
   const silentSince = createLruCache<string, number>(MAX_SILENT_CALLERS);
   const read: LatestPrices['read'] = async ({ pool, served }, tokens) =>
     await latestPricesOf(pool, served.schema('latest-prices'), tokens);
+  // Absolute: the clock may be set back.
   const isOld = ({ price, requestedAt }: Partial<LatestPrice>): boolean =>
-    now() - Math.max(requestedAt ?? 0, price?.observedAt ?? 0) > FRESH_MS;
+    Math.abs(now() - Math.max(requestedAt ?? 0, price?.observedAt ?? 0)) > FRESH_MS;
   return {
     read,
     async refresh(from, token, info) {
@@ -80,7 +81,6 @@ function createLatestPrices({ refreshes, now }: PriceRouteDeps): LatestPrices {
       const caller = refreshCaller(info);
       refreshes.request(old.map((token) => ({ type: 'price.requested', token, caller })));
     },
-    // Absolute: the clock may be set back.
     isFeedAnswering: (info) =>
       Math.abs(now() - (silentSince.get(refreshCaller(info)) ?? -Infinity)) > SILENCE_MS,
   };
