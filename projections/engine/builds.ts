@@ -312,7 +312,7 @@ async function dropTables(
   for (const table of Object.values(tables)) await clickhouse.ddl(`DROP TABLE IF EXISTS ${table} SYNC`);
 }
 
-/** Longest wait for the tables of a schema: who starts, or swaps builds, waits meanwhile. */
+/** Longest wait for the tables of a schema, which keeps processes from starting and rebuilds from swapping. */
 const SCHEMA_LOCK_MS = 3000;
 
 /**
@@ -338,7 +338,7 @@ async function dropSchema(tx: PoolClient, schema: string): Promise<void> {
     await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
   } catch (cause) {
     if (!isLockTimeout(cause)) throw cause;
-    const text = `Tables of ${schema} are being read, as by pg_dump: run the command again when that has ended`;
+    const text = `Tables of ${schema} are being read, as by pg_dump: drop the build when that has ended`;
     throw new AppError('CONFLICT', text, { cause });
   }
 }

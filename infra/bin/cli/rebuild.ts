@@ -121,7 +121,7 @@ async function dropPrevious(
       await dropBuild(pool, clickhouse, projection, before);
       say(`${projection}: build ${before} is dropped.`);
     } catch (error) {
-      // An export that reads its tables may take longer than ClickHouse is waited for.
+      // An export or a backup that reads its tables may take longer than they are waited for.
       log.error({ err: error }, `build not dropped: run \`tds builds drop ${projection} ${before}\``);
       process.exitCode = 1;
     }
