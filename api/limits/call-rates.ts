@@ -16,7 +16,7 @@ export const MINUTE_MS = 60_000;
 const takeScript = defineScript(`
 local now, window, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = tonumber(redis.call('LINDEX', KEYS[1], -1) or '')
--- From before the clock was set back.
+-- The clocks of processes differ by less: it is from before the clock was set back.
 if last and last >= now + window then redis.call('DEL', KEYS[1]) end
 local first = tonumber(redis.call('LINDEX', KEYS[1], 0) or '')
 while first and first <= now - window do
