@@ -76,8 +76,8 @@ export async function planPass({ deferred }: DeferredProjection, ports: PassPort
 /**
  * Derives some of the due blocks, the newest first, then clears their marks. A pass that is interrupted, or runs beside another,
  * does no harm: blocks that it has not finished are still due, and a pass with a higher number derives them again. A pass that a
- * later one has overtaken ends after its current statement, before which the later one has read the rows, and clears no marks,
- * because sums of the later one may lack its rows. For the same reason no statement is retried within a pass.
+ * later one overtakes ends after its current statement and clears no marks: the later one has read the rows before that statement
+ * wrote, so its sums may lack them. For the same reason no statement is retried within a pass.
  */
 export async function runPass(projection: DeferredProjection, ports: PassPorts): Promise<PassResult> {
   const { clickhouse, log, names } = ports;
