@@ -32,6 +32,7 @@ export function startRedis(options: {
         '128mb',
         '--maxmemory-policy',
         'volatile-ttl',
+        // Looks for expired keys and signals twice a second; the default, ten times, costs 0.1 % of a core.
         '--hz',
         '2',
         '--dir',

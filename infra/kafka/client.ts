@@ -134,7 +134,7 @@ export function createKafka(options: KafkaOptions): Kafka {
 
 function kafkaOf(
   { clientId, log, ...connection }: KafkaOptions,
-  own: Partial<kafkajs.KafkaConfig> = {},
+  own: Pick<kafkajs.KafkaConfig, 'socketFactory'> = {},
 ): kafkajs.Kafka {
   return new kafkajs.Kafka({
     ...connectionOptions(connection),

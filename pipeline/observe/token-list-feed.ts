@@ -30,11 +30,12 @@ const page = z.object({
   totalElements: z.int().min(0),
 });
 
-/** Then a token that is on two pages is taken for one that the list always has twice. */
+/** The last one counts also where a token is on two pages: the list may have it twice for good. */
 const MAX_READINGS = 3;
 
 export interface TokenList {
   readonly listings: Map<Felt, Listing>;
+  /** Number of skipped entries. */
   readonly invalid: number;
 }
 
