@@ -15,6 +15,8 @@ export interface Sealing {
   open(sealed: string, of: string): string;
   /** True if it was sealed with the current key. */
   isCurrent(sealed: string): boolean;
+  /** True if it can open what was sealed with the key of this id. */
+  hasKey(id: string): boolean;
 }
 
 const NONCE_BYTES = 12;
@@ -60,5 +62,6 @@ export function createSealing(secretKey: Buffer, previous: readonly Buffer[] = [
       }
     },
     isCurrent: (sealed) => sealed.startsWith(`v1.${currentId}.`),
+    hasKey: (id) => keys.has(id),
   };
 }

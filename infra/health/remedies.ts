@@ -48,6 +48,11 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
     meaning: 'webhooks of a partition wait for a halted projection',
     action: 'resolve the halt: see "Halted partitions and quarantine" in operations.md',
   },
+  'webhooks.unsigned': {
+    meaning:
+      'secrets of active webhooks were sealed with a `SECRET_KEY` that `dispatch` lacks: their deliveries fail',
+    action: 'add that key to `SECRET_KEYS_PREVIOUS`; where it is lost, rotate the secrets of these webhooks',
+  },
   'prices.feed': { meaning: 'the price feed does not answer', action: 'check `PRICE_FEED_URL`' },
   'prices.refused:': {
     meaning: 'a price of a common token was refused; the detail has the reason',

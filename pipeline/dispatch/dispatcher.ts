@@ -19,6 +19,7 @@ import { priceMatcher } from './match/prices.ts';
 import { transferMatcher } from './match/transfers.ts';
 import { createDispatchMetrics } from './metrics.ts';
 import type { DispatchMetrics } from './metrics.ts';
+import { startReadableSecretsCheck } from './readable-secrets.ts';
 import { runRequests } from './requests.ts';
 import { createSend } from './send/attempt.ts';
 import { startSender } from './send/sender.ts';
@@ -78,12 +79,13 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
   const cleanup = startCleanup({ ...common, settings: { historyDays: config.webhookHistoryDays } }, onFatal);
   const { webhookMaxDeliveries: perWebhook, webhookMaxDeliveriesPerUser: perUser } = config;
   const quota = startQuota({ ...common, publisher, settings: { perWebhook, perUser } }, onFatal);
+  const secrets = startReadableSecretsCheck({ ...common, sealing: options.sealing }, onFatal);
   /** Woken by decided commands. */
   const loops = [maintenance];
   const listener = listenForCommands(databaseUrl, log, () => {
     for (const loop of loops) loop.wake();
   });
-  const stops = [sender, maintenance, cleanup, quota].map((one) => () => one.stop());
+  const stops = [sender, maintenance, cleanup, quota, secrets].map((one) => () => one.stop());
   stops.push(() => listener.close());
   const stop = async (): Promise<void> => {
     stopping.abort();

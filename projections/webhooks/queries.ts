@@ -112,6 +112,21 @@ export async function lowestFromBlock(
   return row?.lowest ?? null;
 }
 
+const sealingKeyRow = z.object({ key: z.string(), webhooks: z.number() });
+
+/** Active webhooks by the id of the key that their secret is sealed with (infra/sealing.ts). */
+export async function notifiedBySealingKey(
+  db: Sql,
+  schema: string,
+): Promise<z.infer<typeof sealingKeyRow>[]> {
+  return await sqlRows(
+    db,
+    sealingKeyRow,
+    `SELECT split_part(secret, '.', 2) AS key, count(*) AS webhooks FROM ${schema}.webhooks w
+     WHERE ${isNotified(schema)} GROUP BY key ORDER BY key`,
+  );
+}
+
 /** When the oldest webhook was created; null: there is none. */
 export async function oldestWebhookAt(db: Sql, schema: string): Promise<number | null> {
   const [row] = await sqlRows(

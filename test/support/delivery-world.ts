@@ -12,6 +12,7 @@ import { parseNetwork } from '../../infra/networks.ts';
 import { inTransaction } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { createSealing } from '../../infra/sealing.ts';
+import type { Sealing } from '../../infra/sealing.ts';
 import { insertDeliveries } from '../../pipeline/dispatch/deliveries.ts';
 import { findDelivery } from '../../pipeline/dispatch/queries.ts';
 import type { Delivery } from '../../pipeline/dispatch/queries.ts';
@@ -78,6 +79,7 @@ const NO_QUOTA = { perWebhook: 1e9, perUser: 1e9 };
 /** The delivery of webhooks on real stores, log, projector and sockets, with a clock that the test controls. */
 export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'kafka' | 'log'> {
   readonly schema: string;
+  readonly sealing: Sealing;
   readonly clock: Clock & { advance(ms: number): void; set(at: number): void };
   readonly failures: unknown[];
   readonly webhookSchema: () => Promise<string | null>;
@@ -156,6 +158,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
   const own: DeliveryWorld = {
     ...world,
     schema,
+    sealing,
     clock,
     failures,
     webhookSchema,

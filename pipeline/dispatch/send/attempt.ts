@@ -12,6 +12,9 @@ import type { SendResult } from './sender.ts';
 /** Some firewalls reject requests without a User-Agent. */
 const USER_AGENT = 'token-data-service webhooks';
 
+/** All deliveries may fail alike, as with another SECRET_KEY, which raises an alarm. */
+const UNREADABLE_LOG_MS = 60_000;
+
 /** Maximum stored bytes of a response body (decision 46). */
 const MAX_RESPONSE_BYTES = 16_384;
 
@@ -32,6 +35,7 @@ export function createSend({
   readonly log: Logger;
   readonly timeoutMs: number;
 }): (claim: Claim, signal: AbortSignal) => Promise<SendResult> {
+  let quietUntil = -Infinity;
   return async (claim, signal) => {
     try {
       const response = await egress.request(claim.url, {
@@ -55,15 +59,19 @@ export function createSend({
       if (signal.aborted) throw error;
       if (error instanceof EgressError) return failed(error.message);
       // An error of this service, such as a secret that cannot be decrypted, must not stop other deliveries.
+      const isRepeated = isUnreadable(error) && clock.now() < quietUntil;
+      if (isRepeated) return failed(NOT_SENT);
+      if (isUnreadable(error)) quietUntil = clock.now() + UNREADABLE_LOG_MS;
       log.error(
         { err: error, delivery: claim.id, webhook: claim.webhookId },
         'delivery not sent: internal error',
       );
-      return failed('the delivery could not be sent');
+      return failed(NOT_SENT);
     }
   };
 }
 
+const NOT_SENT = 'the delivery could not be sent';
 const failed = (error: string): SendResult => ({ responseCode: null, responseBody: null, error });
 
 function headersOf(claim: Claim, sealing: Sealing, now: number): Record<string, string> {
@@ -85,10 +93,13 @@ function openIfReadable(sealing: Sealing, sealed: string, owner: string): string
   try {
     return sealing.open(sealed, owner);
   } catch (error) {
-    if (error instanceof AppError && error.code === 'SECRET_UNREADABLE') return null;
+    if (isUnreadable(error)) return null;
     throw error;
   }
 }
+
+const isUnreadable = (error: unknown): boolean =>
+  error instanceof AppError && error.code === 'SECRET_UNREADABLE';
 
 /** null: accepted. */
 function errorOf(status: number): string | null {

@@ -1,4 +1,4 @@
-import { createHmac, randomUUID } from 'node:crypto';
+import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer as createRawServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
@@ -6,16 +6,19 @@ import type { AddressInfo, Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
 import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
+import { createSealing } from '../../../infra/sealing.ts';
 import { retryDelivery } from '../../../pipeline/dispatch/deliveries.ts';
 import {
   activateEndpoints,
   activatedWebhooks,
   webhooksToDisable,
 } from '../../../pipeline/dispatch/endpoints.ts';
+import { startReadableSecretsCheck } from '../../../pipeline/dispatch/readable-secrets.ts';
 import { claimDeliveries, releaseClaims } from '../../../pipeline/dispatch/send/claims.ts';
 import type { Claim } from '../../../pipeline/dispatch/send/claims.ts';
 import { storeOutcomes } from '../../../pipeline/dispatch/send/outcomes.ts';
 import type { AttemptOutcome } from '../../../pipeline/dispatch/send/outcomes.ts';
+import { secretOf } from '../../../projections/webhooks/queries.ts';
 import { verify } from '../../../schemas/webhooks/signature.ts';
 import { DELAYS_MS, LEASE_MS, deliveryWorld, newSecret } from '../../support/delivery-world.ts';
 import type { Answering, DeliveryWorld, Received, Receiver } from '../../support/delivery-world.ts';
@@ -745,6 +748,31 @@ describe('a webhook', () => {
       [true, false],
     ]);
   });
+});
+
+it('raises an alarm while the secret of an active webhook was sealed with another SECRET_KEY', async () => {
+  const { schema, pool, sealing, clock, log } = world;
+  const { webhook } = await subject(taking);
+  const lost = createSealing(randomBytes(32)).seal(newSecret(), secretOf(1));
+  const rotate = async (secret: string) =>
+    await world.command('webhook.rotate-secret', { webhook_id: webhook, secret, grace_seconds: 0 });
+  const alarms = async (): Promise<unknown[]> =>
+    (await pool.query("SELECT detail FROM tds.alarms WHERE name = 'webhooks.unsigned'")).rows;
+  await rotate(lost);
+  const deps = { pool, webhooks: async () => schema, sealing, clock, log };
+  const check = startReadableSecretsCheck(
+    { ...deps, retryWhileUnavailable: (work) => work() },
+    (error) => void world.failures.push(error),
+  );
+  try {
+    const detail = `1 active webhook, sealed with another SECRET_KEY (${lost.split('.')[1]})`;
+    await until(async () => (await alarms()).length === 1);
+    expect(await alarms()).toEqual([{ detail }]);
+    await rotate(world.sealed(newSecret()));
+    await until(async () => (await alarms()).length === 0);
+  } finally {
+    await check.stop();
+  }
 });
 
 describe('dead deliveries of an earlier activation', () => {

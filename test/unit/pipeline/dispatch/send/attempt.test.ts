@@ -39,6 +39,29 @@ async function sendWith(
   return sent[0]!;
 }
 
+test('secrets that cannot be read are logged once a minute, whichever delivery needs them', async () => {
+  let now = 5;
+  const lines: string[] = [];
+  const send = createSend({
+    egress: {} as Egress,
+    sealing,
+    clock: { ...systemClock, now: () => now },
+    log: pino({ level: 'error' }, { write: (line) => void lines.push(line) }),
+    timeoutMs: 1000,
+  });
+  const secret = sealedSecret(createSealing(Buffer.alloc(32, 1)));
+  const secrets = { userId: 1, secret, previous: null, previousUntil: null };
+  const claim = { id: 'd', url: 'https://example.com/', event: 'ping', body: '{}', attempts: 0, secrets };
+  for (const at of [5, 6, 60_004, 60_005, 60_006]) {
+    now = at;
+    for (const webhookId of [1, 2]) {
+      const { error } = await send({ ...claim, webhookId } as Claim, new AbortController().signal);
+      expect(error).toBe('the delivery could not be sent');
+    }
+  }
+  expect(lines).toHaveLength(2);
+});
+
 const NOW = 1_700_000_000_000;
 const sealing = createSealing(Buffer.alloc(32));
 const sealedSecret = (by = sealing): string =>
