@@ -1,6 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { mkdir, open, readFile, rename, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 import type { ObjectStore } from './store.ts';
@@ -14,11 +15,25 @@ export function createFolderStore(folder: string): ObjectStore {
     async write(name, body, signal) {
       const path = join(folder, name);
       await mkdir(dirname(path), { recursive: true });
-      const part = `${path}.part`;
-      await pipeline(body, createWriteStream(part, { flush: true }), { signal });
-      await rename(part, path);
+      await removeParts(path);
+      // Of this writer alone: one that has lost its lock may still be writing.
+      const part = `${path}.${randomUUID()}.part`;
+      try {
+        await pipeline(body, createWriteStream(part, { flush: true }), { signal });
+        await rename(part, path);
+      } catch (error) {
+        await rm(part, { force: true });
+        throw error;
+      }
     },
   };
+}
+
+/** Removes what killed writers have left. */
+async function removeParts(path: string): Promise<void> {
+  for (const name of await readdir(dirname(path)))
+    if (name.startsWith(`${basename(path)}.`) && name.endsWith('.part'))
+      await rm(join(dirname(path), name), { force: true });
 }
 
 async function ifThere<T>(work: Promise<T>): Promise<T | null> {

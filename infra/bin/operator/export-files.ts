@@ -47,7 +47,7 @@ export async function buildExportFiles(
     if (known.has(from)) continue;
     const start = await runStart(clickhouse, await servedBuilds(), to);
     if (start === null || start > from) continue;
-    const file = await writeFile(reading, store, { from, to });
+    const file = await writeFile(reading, { store, assertHeld }, { from, to });
     manifest.files.push(file);
     manifest.files.sort((a, b) => a.from_block - b.from_block);
     const text = JSON.stringify(manifest, null, 2);
@@ -60,7 +60,7 @@ export async function buildExportFiles(
 
 async function writeFile(
   reading: ExportReading,
-  store: ObjectStore,
+  { store, assertHeld }: Pick<ExportTarget, 'store' | 'assertHeld'>,
   { from, to }: { readonly from: number; readonly to: number },
 ): Promise<ExportFile> {
   const search = {
@@ -80,7 +80,11 @@ async function writeFile(
     format: 'parquet',
     rows,
     coding: 'identity',
-    onEnd: async (whole) => summary.resolve(whole),
+    // Another process may have listed the file by now: a whole one would replace it.
+    async onEnd(whole) {
+      await assertHeld();
+      summary.resolve(whole);
+    },
   });
   const url = `files/transfers-${from}-${to}.parquet`;
   await store.write(url, body, reading.signal);

@@ -1,12 +1,23 @@
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
+import { buildExportFiles } from '../../../infra/bin/operator/export-files.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import { openObjectStore } from '../../../infra/object-store/store.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { prices } from '../../../projections/prices/projector.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
@@ -74,6 +85,24 @@ test('one process writes files at a time', async () => {
   } finally {
     resume();
     await s3.close();
+  }
+});
+
+test('a build that has lost its lock replaces no file', async () => {
+  const { env, pool } = world;
+  const clickhouse = createClickHouse(env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  const to = join(folder, 'lost');
+  const { signal } = new AbortController();
+  const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
+  const assertHeld = async (): Promise<void> => {
+    throw new Error('lost');
+  };
+  try {
+    const target = { store: await openObjectStore(to), heights: 5, assertHeld };
+    await expect(buildExportFiles(reading, target, () => {})).rejects.toThrow('lost');
+    expect(readdirSync(join(to, 'files'))).toEqual([]);
+  } finally {
+    await clickhouse.close();
   }
 });
 

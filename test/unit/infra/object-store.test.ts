@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -98,6 +98,27 @@ describe.each(['folder', 'bucket'])('a %s', (kind) => {
     expect(await store.text('of/kept', signal)).toBe('old');
     if (kind === 'bucket') await vi.waitFor(() => expect(leftovers()).toBe(0));
   });
+});
+
+it('a folder keeps what was written while another writer of the same object was slow', async () => {
+  const store = await openObjectStore(folder);
+  const [began, may] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const slow = Readable.from(
+    (async function* () {
+      yield Buffer.alloc(large.length);
+      began.resolve();
+      await may.promise;
+      yield Buffer.alloc(large.length);
+    })(),
+    { objectMode: false },
+  );
+  const first = store.write('of/both', slow, signal);
+  first.catch(() => {});
+  await began.promise;
+  await store.write('of/both', bodyOf(large), signal);
+  may.resolve();
+  await expect(first).rejects.toThrow('ENOENT');
+  expect(readFileSync(join(folder, 'of/both')).equals(large)).toBe(true);
 });
 
 it('a read from a bucket ends with its reader, also while it waits for an answer', async () => {
