@@ -40,10 +40,11 @@ if (!roles.some(({ name }) => name === process.argv[2])) {
   for (const register of commands) register(program, log, say);
 }
 
-// The reader of stdout has closed it, as `head` does.
 process.stdout.on('error', (error: Error & { code?: string }) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit();
+  // The reader of stdout has closed it, as `head` does.
+  if (error.code === 'EPIPE') process.exit();
+  process.stderr.write(`Cannot write the output: ${error.message}\n`);
+  process.exit(1);
 });
 // A lost log line ends no command.
 process.stderr.on('error', () => {});

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createWriteStream, renameSync, rmSync } from 'node:fs';
-import type { Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 
 import { Option } from 'commander';
 import type { Command } from 'commander';
@@ -84,17 +84,17 @@ function exportCommand(catalogue: Command, log: Logger): void {
       const isCsv = formatOf(format, path) === 'csv';
       if (isCsv && kind === undefined)
         throw new AppError('INVALID', 'CSV holds one kind: specify it with --kind');
-      await writeWhole(path, async (out) => {
+      await writeWhole(path, async (write) => {
         await withConnections(commandConfig(process.env), log, async (connecting) => {
           const pool = openCommandPool(connecting, 'tds-export', 1);
           await inTransaction(pool, async (db) => {
             await db.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY');
             const deps = { db, served: await servedBuilds(db) };
-            const pieces =
+            await write(
               isCsv && kind !== undefined
                 ? exportCsv(deps, kind)
-                : exportJson(deps, kind === undefined ? FILE_KINDS : [kind]);
-            for await (const piece of pieces) if (!out.write(piece)) await once(out, 'drain');
+                : exportJson(deps, kind === undefined ? FILE_KINDS : [kind]),
+            );
           });
         });
       });
@@ -146,20 +146,34 @@ function fileToImport(path: string, { kind, format }: FileOptions): ImportFile {
 }
 
 /** Writes a file atomically: it is complete, or unchanged. */
-async function writeWhole(path: string | undefined, write: (out: Writable) => Promise<void>): Promise<void> {
-  if (path === undefined) return await write(process.stdout);
+async function writeWhole(
+  path: string | undefined,
+  work: (write: (pieces: AsyncIterable<string>) => Promise<void>) => Promise<void>,
+): Promise<void> {
+  if (path === undefined)
+    return await work(async (pieces) => await pipeline(pieces, process.stdout, { end: false }));
   const part = `${path}.${process.pid}.part`;
   const out = createWriteStream(part);
+  let isSourceBroken = false;
+  async function* watched(pieces: AsyncIterable<string>): AsyncIterable<string> {
+    try {
+      yield* pieces;
+    } catch (error) {
+      isSourceBroken = true;
+      throw error;
+    }
+  }
   try {
     await once(out, 'open');
-    await write(out);
-    out.end();
-    await once(out, 'finish');
+    await work(async (pieces) => await pipeline(watched(pieces), out));
     renameSync(part, path);
   } catch (cause) {
     out.destroy();
     rmSync(part, { force: true });
-    if (!(cause instanceof Error) || !('syscall' in cause)) throw cause;
+    // An error of a store may name a system call, too.
+    const isOfFile =
+      cause instanceof Error && ('path' in cause || (cause === out.errored && !isSourceBroken));
+    if (!isOfFile) throw cause;
     throw new AppError('INVALID', `Cannot write ${path}: ${cause.message}`, { cause });
   }
 }

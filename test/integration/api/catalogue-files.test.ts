@@ -1,4 +1,6 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import fc from 'fast-check';
@@ -422,6 +424,33 @@ describe('tds catalogue', () => {
     ] as const)
       expect(await run(...args)).toMatchObject({ code: 1, stderr: expect.stringContaining(text) });
   }, 120_000);
+
+  it('an export to a full disk is reported in one line, and leaves nothing', async () => {
+    const records = Array.from({ length: 50 }, (_, i) => ({ domain: `full${i}.example`, status: 'pending' }));
+    expect(await take({ domains: records })).toMatchObject({ isGood: true });
+    const folder = mkdtempSync(join(tmpdir(), 'tds-full-'));
+    const exporting = async (to: string): Promise<[code: unknown, stderr: string]> => {
+      // A file may have one block: the next write fails as on a full disk.
+      const command = `ulimit -f 1; exec ${process.execPath} infra/bin/tds.ts catalogue export ${to}`;
+      const env = { PATH: process.env['PATH'] ?? '', DATA_DIR: folder, ...world.env };
+      return await new Promise((resolve) => {
+        execFile('sh', ['-c', command], { env }, (error, _, stderr) => resolve([error?.code ?? 0, stderr]));
+      });
+    };
+    try {
+      expect(await exporting(`${folder}/out.json`)).toEqual([
+        1,
+        `Cannot write ${folder}/out.json: EFBIG: file too large, write\n`,
+      ]);
+      expect(readdirSync(folder)).toEqual([]);
+      expect(await exporting('> /dev/full')).toEqual([
+        1,
+        'Cannot write the output: ENOSPC: no space left on device, write\n',
+      ]);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  }, 60_000);
 
   it('a rebuild from the log or from a snapshot gives the same rows with the same ids', async () => {
     const before = await everything();

@@ -197,6 +197,11 @@ test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1'
   },
 );
 
+test('an export to a file names the unavailable store, not the file', async () => {
+  const answer = await run('tds.ts', ['catalogue', 'export', join(folder, 'out.json')], noStores);
+  expectSentence(answer, /^PostgreSQL did not answer: .*\n$/);
+});
+
 test('a ClickHouse that rejects the password', async () => {
   const reason = 'tds: Authentication failed: password is incorrect, or there is no user with such name.';
   const clickhouse = createHttpServer((_, response) =>
