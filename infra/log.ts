@@ -23,7 +23,23 @@ export function createLogger(role: string, level: string, destination?: Destinat
     timestamp: pino.stdTimeFunctions.isoTime,
     redact: { paths: secrets.flatMap((name) => [name, `*.${name}`]), censor: '[redacted]' },
   };
-  return destination === undefined ? pino(options) : pino(options, destination);
+  return pino(options, destination ?? stdout());
+}
+
+const KEPT_BYTES = 1_000_000;
+
+/** What cannot be written, as on a full disk, is kept for the next write, up to a limit, and neither ends nor holds a process. */
+function stdout(): DestinationStream {
+  const stream = pino.destination(1);
+  const flushSync = stream.flushSync.bind(stream);
+  stream.on('error', () => {
+    // `flushSync` would repeat a failing write for ever when the process ends.
+    Object.assign(stream, { maxLength: KEPT_BYTES, flushSync: () => {} });
+  });
+  stream.on('write', () => {
+    Object.assign(stream, { maxLength: 0, flushSync });
+  });
+  return stream;
 }
 
 const logLine = z.looseObject({

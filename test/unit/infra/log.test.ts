@@ -1,3 +1,8 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
+import { text } from 'node:stream/consumers';
+
 import { expect, test } from 'vitest';
 
 import { createLogger, readableLines } from '../../../infra/log.ts';
@@ -43,4 +48,23 @@ test('prints the message of an error, the stack of a bug, and no secret', () => 
   expect(user).toBe('TIME  a user (password: [redacted], user: {"api_key":"[redacted]"})');
   expect(fatal).toBe('TIME  process failed (Error: it is away');
   expect(stack.join('\n')).toContain('log.test.ts');
+});
+
+test('a process goes on and ends where its log cannot be written', async () => {
+  const program = `
+    const { createLogger } = await import(${JSON.stringify(new URL('../../../infra/log.ts', import.meta.url).href)});
+    const log = createLogger('test', 'info');
+    log.info('one');
+    setTimeout(() => {
+      log.info('two');
+      process.stderr.write('goes on');
+    }, 50);`;
+  const full = openSync('/dev/full', 'w');
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', full, 'pipe'],
+    timeout: 10_000,
+  });
+  closeSync(full);
+  const [printed, [code]] = await Promise.all([text(child.stderr!), once(child, 'exit')]);
+  expect([printed, code]).toEqual(['goes on', 0]);
 });
