@@ -603,6 +603,10 @@ export function loadConfig(
   if (isSet('CLICKHOUSE_CLUSTER') && !isSet('CLICKHOUSE_URL') && !isSet('API_CLICKHOUSE_URL')) {
     problems.push('CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL, since the embedded ClickHouse is one server');
   }
+  const quorum = env['CLICKHOUSE_INSERT_QUORUM'];
+  if (isSet('CLICKHOUSE_INSERT_QUORUM') && quorum !== 'auto' && !isSet('CLICKHOUSE_CLUSTER')) {
+    problems.push('CLICKHOUSE_INSERT_QUORUM: needs CLICKHOUSE_CLUSTER, whose replicas it counts');
+  }
   if (problems.length > 0)
     throw new AppError('CONFIG_INVALID', `Wrong settings:\n  ${problems.join('\n  ')}`);
   // Keys and value types are those of `settings`, which TypeScript cannot follow through Object.entries.

@@ -121,6 +121,10 @@ test('the reading role of a database is derived, the same in every process, unle
 
 test('a cluster is refused beside the embedded ClickHouse, and accepted with the URL of either role', () => {
   const cluster = { CLICKHOUSE_CLUSTER: 'main' };
+  expect(() => loadConfig({ CLICKHOUSE_INSERT_QUORUM: '2' })).toThrow(
+    /CLICKHOUSE_INSERT_QUORUM: needs CLICKHOUSE_CLUSTER/,
+  );
+  expect(loadConfig({ CLICKHOUSE_INSERT_QUORUM: 'auto' }).clickhouseCluster).toBeNull();
   expect(() => loadConfig(cluster)).toThrow(/CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL/);
   for (const name of ['CLICKHOUSE_URL', 'API_CLICKHOUSE_URL']) {
     const config = loadConfig({ ...cluster, [name]: 'http://host:8123/tds' });
