@@ -91,6 +91,13 @@ export function isClickHouseRejection(error: unknown): boolean {
   return error instanceof ClickHouseError && REJECTION_CODES.has(error.code);
 }
 
+/** ACCESS_DENIED; the message names the missing grant. */
+const ACCESS_DENIED_CODE = '497';
+
+export function isClickHouseMissingPrivilege(error: unknown): boolean {
+  return error instanceof ClickHouseError && error.code === ACCESS_DENIED_CODE;
+}
+
 /** FUNCTION_THROW_IF_VALUE_IS_NON_ZERO */
 const THROW_IF_CODE = '395';
 

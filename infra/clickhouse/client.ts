@@ -14,7 +14,12 @@ import type { Reads } from './reads.ts';
 import { encodeRows } from './row-binary.ts';
 import type { ColumnSpec, Row } from './row-binary.ts';
 
-export { isClickHouseRejection, isClickHouseUnavailable, isThrowIf } from './attempt.ts';
+export {
+  isClickHouseMissingPrivilege,
+  isClickHouseRejection,
+  isClickHouseUnavailable,
+  isThrowIf,
+} from './attempt.ts';
 export type { Params } from './http-interface.ts';
 export type { ChQuery, FileStatement, ReadOptions, RowParser, RowReader } from './reads.ts';
 export type { Settings };

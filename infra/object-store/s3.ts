@@ -43,26 +43,33 @@ export function createS3Store(
     });
   const client = clientWith(silentMs);
   const patient = clientWith(longSilentMs);
-  const named = (name: string) => ({ Bucket: bucket, Key: prefix === '' ? name : `${prefix}/${name}` });
+  const named = async (name: string) => {
+    // The SDK has no class or code for this error.
+    await client.config.region().catch((cause: Error) => {
+      const text = `The object store cannot be used: ${cause.message}: set AWS_REGION`;
+      throw new AppError('CONFIG_INVALID', text, { cause });
+    });
+    return { Bucket: bucket, Key: prefix === '' ? name : `${prefix}/${name}` };
+  };
   return {
     async text(name, abortSignal) {
-      const command = new GetObjectCommand(named(name));
+      const command = new GetObjectCommand(await named(name));
       const read = async (): Promise<string | null> =>
         (await (await client.send(command, { abortSignal })).Body?.transformToString('utf8')) ?? null;
       return await ifThere(read());
     },
     async size(name, abortSignal) {
-      const answer = await ifThere(client.send(new HeadObjectCommand(named(name)), { abortSignal }));
+      const answer = await ifThere(client.send(new HeadObjectCommand(await named(name)), { abortSignal }));
       return answer?.ContentLength ?? null;
     },
     async read(name, { start, end }, abortSignal) {
-      const command = new GetObjectCommand({ ...named(name), Range: `bytes=${start}-${end}` });
+      const command = new GetObjectCommand({ ...(await named(name)), Range: `bytes=${start}-${end}` });
       const { Body } = await patient.send(command, { abortSignal }).catch(asAppError);
       return Body as Readable;
     },
     async write(name, body, signal) {
+      const params = { ...(await named(name)), Body: body };
       signal.throwIfAborted();
-      const params = { ...named(name), Body: body };
       const upload = new Upload({ client: patient, params, partSize: PART_BYTES, queueSize: 2 });
       const abort = (): void => void upload.abort();
       signal.addEventListener('abort', abort, { once: true });

@@ -202,21 +202,55 @@ test('an export to a file names the unavailable store, not the file', async () =
   expectSentence(answer, /^PostgreSQL did not answer: .*\n$/);
 });
 
-test('a ClickHouse that rejects the password', async () => {
-  const reason = 'tds: Authentication failed: password is incorrect, or there is no user with such name.';
-  const clickhouse = createHttpServer((_, response) =>
+test.each([
+  [
+    'rejects the password',
+    { status: 403, code: 516, name: 'AUTHENTICATION_FAILED' },
+    'Authentication failed: password is incorrect, or there is no user with such name.',
+    /\nClickHouse rejected the connection: tds: Auth.* such name\. *; check the user, password and database.*\n$/,
+  ],
+  [
+    'lacks a grant',
+    { status: 500, code: 497, name: 'ACCESS_DENIED' },
+    'Not enough privileges. To execute this query, you should have grant CREATE TABLE ON tds.*.',
+    /\nThe user of ClickHouse lacks a privilege: tds: Not .* grant CREATE TABLE ON tds\.\*\. *\n$/,
+  ],
+])('a ClickHouse whose user %s', async (_, { status, code, name }, reason, sentence) => {
+  const clickhouse = createHttpServer((_request, response) =>
     response
-      .writeHead(403, { 'x-clickhouse-exception-code': 516 })
-      .end(`Code: 516. DB::Exception: ${reason} (AUTHENTICATION_FAILED) (version 26.1.1.1)`),
+      .writeHead(status, { 'x-clickhouse-exception-code': code })
+      .end(`Code: ${code}. DB::Exception: tds: ${reason} (${name}) (version 26.1.1.1)`),
   ).listen(0, '127.0.0.1');
   await once(clickhouse, 'listening');
   const { port } = clickhouse.address() as AddressInfo;
   const env = { ...noStores, CLICKHOUSE_URL: `http://tds:x@127.0.0.1:${port}/tds` };
-  expectSentence(
-    await run('tds.ts', ['migrate'], env),
-    new RegExp(`\nClickHouse rejected the connection: ${reason} *; check the user, password and database`),
-  );
+  expectSentence(await run('tds.ts', ['migrate'], env), sentence);
   clickhouse.close();
+});
+
+/** The messages of PostgreSQL to a client that starts: an error in its protocol. */
+function postgresError(fields: Readonly<Record<string, string>>): Buffer {
+  const body = Object.entries(fields).map(([type, text]) => `${type}${text}\0`);
+  const text = Buffer.from(`${body.join('')}\0`);
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(text.length + 4);
+  return Buffer.concat([Buffer.from('E'), length, text]);
+}
+
+test('a PostgreSQL whose user lacks a privilege', async () => {
+  const reason = 'permission denied for database tds';
+  const postgres = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => socket.end(postgresError({ S: 'ERROR', C: '42501', M: reason })));
+  }).listen(0, '127.0.0.1');
+  await once(postgres, 'listening');
+  const { port } = postgres.address() as AddressInfo;
+  const env = { ...noStores, DATABASE_URL: `postgres://postgres:x@127.0.0.1:${port}/tds` };
+  expectSentence(
+    await run('tds.ts', ['builds'], env),
+    new RegExp(`^The user of PostgreSQL lacks a privilege: ${reason}\n$`),
+  );
+  postgres.close();
 });
 
 test('a command logs to stderr, before the error that it ends with', async () => {

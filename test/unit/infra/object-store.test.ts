@@ -169,6 +169,21 @@ it('a request without credentials says that there are none', async () => {
   }
 });
 
+it('a request without a region names its setting', async () => {
+  for (const name of ['AWS_REGION', 'AWS_DEFAULT_REGION']) vi.stubEnv(name, undefined);
+  for (const name of ['AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE'])
+    vi.stubEnv(name, join(folder, 'none'));
+  try {
+    const store = createS3Store('bucket', 'prefix');
+    await expect(store.text('manifest.json', signal)).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: 'The object store cannot be used: Region is missing: set AWS_REGION',
+    });
+  } finally {
+    for (const [name, value] of Object.entries(s3.env)) vi.stubEnv(name, value);
+  }
+});
+
 describe('a bucket that does not answer', () => {
   const unavailable = { code: 'STORE_UNAVAILABLE', retryable: true };
 
