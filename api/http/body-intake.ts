@@ -4,6 +4,7 @@ import type { Context } from 'koa';
 import PQueue from 'p-queue';
 
 import { createLruCache } from '../../infra/lru.ts';
+import { createRate } from '../../infra/rate.ts';
 import { HttpError, unavailable } from './errors.ts';
 
 export interface BodyLimits {
@@ -48,6 +49,13 @@ export interface BodyIntake {
   ): Promise<T>;
 }
 
+/** The large bodies of an address. */
+interface Line {
+  /** One at a time. */
+  readonly queue: PQueue;
+  readonly turn: ReturnType<typeof createRate>;
+}
+
 interface Body {
   readonly address: string;
   readonly dropped: AbortController;
@@ -62,14 +70,15 @@ interface Body {
  * dropped, since those of senders that are not slow arrive in a moment.
  */
 export function createBodyIntake(limits: BodyLimits = DEFAULT_LIMITS): BodyIntake {
-  const queues = createLruCache<string, PQueue>(MAX_ADDRESSES);
+  const lines = createLruCache<string, Line>(MAX_ADDRESSES);
   const bodies = createBodySet(limits);
-  const queueOf = (address: string): PQueue => {
-    const queue =
-      queues.get(address) ??
-      new PQueue({ concurrency: 1, interval: 1000, intervalCap: LARGE_BODIES_PER_SECOND });
-    queues.set(address, queue);
-    return queue;
+  const lineOf = (address: string): Line => {
+    const line = lines.get(address) ?? {
+      queue: new PQueue({ concurrency: 1 }),
+      turn: createRate(LARGE_BODIES_PER_SECOND),
+    };
+    lines.set(address, line);
+    return line;
   };
   return {
     async take(context, { address, limit }, parse) {
@@ -84,7 +93,9 @@ export function createBodyIntake(limits: BodyLimits = DEFAULT_LIMITS): BodyIntak
           body.state = 'parsing';
           return await parse(bytes);
         };
-        return await (isSmall ? start() : queueOf(address).add(start, { signal }));
+        if (isSmall) return await start();
+        const { queue, turn } = lineOf(address);
+        return await queue.add(async () => await turn(signal).then(start), { signal });
       } finally {
         bodies.remove(body);
       }

@@ -1,7 +1,6 @@
-import PQueue from 'p-queue';
-
 import { metricsIn } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
+import { createRate } from '../../../infra/rate.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { pairKey } from '../../../projections/balances/queries.ts';
 import type { Felt } from '../../../schemas/felt.ts';
@@ -220,10 +219,10 @@ function paceBatches(
   callsPerSecond: number,
   signal: AbortSignal,
 ): Pick<Node, 'callMany'> {
-  const queue = new PQueue({ interval: 1000, intervalCap: callsPerSecond });
+  const turn = createRate(callsPerSecond);
   return {
     async callMany(requests, at) {
-      await Promise.all(requests.map(() => queue.add(async () => {}, { signal })));
+      await Promise.all(requests.map(() => turn(signal)));
       const within = AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]);
       return await node.callMany(requests, at, { signal: within, priority: PRIORITY });
     },

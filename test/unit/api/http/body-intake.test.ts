@@ -106,6 +106,14 @@ async function beginWith(name: string, bytes: number, address = 'a'): Promise<Se
 }
 const large = Buffer.alloc(70 * KIB);
 
+test('parses large bodies on after the clock was set back', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'Date'] });
+  expect(await (await send('first', large)).answer).toBe(`200 ${large.length}`);
+  vi.setSystemTime(Date.now() - 3_600_000);
+  for (let more = 0; more < 8; more += 1)
+    expect(await (await send(`later ${more}`, large)).answer).toBe(`200 ${large.length}`);
+});
+
 test('parses large bodies of an address one after the other; small ones, and those of others, at once', async () => {
   holds.add('first');
   const first = await send('first', large);
