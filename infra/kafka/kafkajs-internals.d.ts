@@ -126,3 +126,18 @@ declare module 'kafkajs/src/network/requestQueue/index.js' {
     destroy(): void;
   }
 }
+
+declare module 'kafkajs/src/consumer/consumerGroup.js' {
+  import type { InternalLogger } from 'kafkajs/src/network/connectionPool.js';
+
+  export default class ConsumerGroup {
+    constructor(options: {
+      logger: InternalLogger;
+      instrumentationEmitter: { emit(name: string, payload: unknown): void };
+    });
+    /** Of the last heartbeat, unix milliseconds. */
+    lastRequest: number;
+    /** Sends a heartbeat unless the last one is younger than `interval` (ms). */
+    heartbeat: (this: ConsumerGroup, options: { readonly interval: number }) => Promise<void>;
+  }
+}

@@ -1,5 +1,6 @@
 import kafkajs from 'kafkajs';
 import type { ISocketFactory } from 'kafkajs';
+import ConsumerGroup from 'kafkajs/src/consumer/consumerGroup.js';
 import Connection from 'kafkajs/src/network/connection.js';
 import RequestQueue from 'kafkajs/src/network/requestQueue/index.js';
 import type { InflightRequest } from 'kafkajs/src/network/requestQueue/index.js';
@@ -31,16 +32,23 @@ RequestQueue.prototype.scheduleCheckPendingRequests = function () {
 
 /** The connection of each queue. */
 const connections = new WeakMap<RequestQueue, Connection>();
-/** By broker, when it last left a request unanswered; unix milliseconds. */
+/** By broker, when it last left a request unanswered, on the clock of `performance.now()`: the machine's may be set back. */
 const unanswered = new Map<string, number>();
 
 const { connect } = Connection.prototype;
 Connection.prototype.connect = async function () {
   const { broker } = this.requestQueue;
-  if (!this.isConnected() && Date.now() - (unanswered.get(broker) ?? 0) < AVOID_MS)
+  if (!this.isConnected() && performance.now() - (unanswered.get(broker) ?? -Infinity) < AVOID_MS)
     throw new kafkajs.KafkaJSConnectionError('a request timed out a moment ago', { broker });
   connections.set(this.requestQueue, this);
   return await connect.call(this);
+};
+
+const { heartbeat } = ConsumerGroup.prototype;
+/** After the clock was set back, kafkajs (2.2.4) would send none until it has caught up: the group goes on without the member. */
+ConsumerGroup.prototype.heartbeat = async function (options) {
+  this.lastRequest = Math.min(this.lastRequest, Date.now());
+  await heartbeat.call(this, options);
 };
 
 /** Queues of open connections. One timer serves them all, so that a process wakes once a second, not once for each. */
@@ -70,14 +78,14 @@ RequestQueue.prototype.destroy = function () {
  * a frozen one would accept a new connection, which is refused here for `AVOID_MS`.
  */
 function failTimedOut(): void {
-  const now = Date.now();
+  const [now, at] = [Date.now(), performance.now()];
   for (const { broker, inflight } of open) {
     // A broker answers the requests of a connection in their order: the later ones may wait for a member that joins a group.
     const [oldest] = inflight.values();
-    if (oldest !== undefined && now - oldest.sentAt > timeoutOf(oldest)) unanswered.set(broker, now);
+    if (oldest !== undefined && now - oldest.sentAt > timeoutOf(oldest)) unanswered.set(broker, at);
   }
   for (const queue of open) {
-    if (unanswered.get(queue.broker) === now)
+    if (unanswered.get(queue.broker) === at)
       connections.get(queue)?.socket.destroy(new Error('a request timed out'));
     if (!queue.isConnected()) queue.destroy();
   }

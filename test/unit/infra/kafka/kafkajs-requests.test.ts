@@ -1,6 +1,7 @@
 import { Socket } from 'node:net';
 
 import type { ISocketFactory } from 'kafkajs';
+import ConsumerGroup from 'kafkajs/src/consumer/consumerGroup.js';
 import Connection from 'kafkajs/src/network/connection.js';
 import RequestQueue from 'kafkajs/src/network/requestQueue/index.js';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -85,6 +86,30 @@ test.each([
   expect(await busy.connect()).toBe(true);
   for (const { requestQueue } of [busy, idle, other]) requestQueue.destroy();
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test('connects to a broker again that did not answer before the clock was set back', async () => {
+  const connection = connectionTo('set-back');
+  await connection.connect();
+  const { answer } = send(connection.requestQueue, 1);
+  vi.advanceTimersByTime(32_000);
+  await expect(answer).rejects.toMatchObject({ name: 'KafkaJSConnectionError' });
+  await vi.waitFor(() => expect(connection.isConnected()).toBe(false));
+  vi.setSystemTime(Date.now() - 3_600_000);
+  vi.advanceTimersByTime(5000);
+  expect(await connection.connect()).toBe(true);
+  connection.requestQueue.destroy();
+});
+
+test('sends heartbeats to a group on after the clock was set back', async () => {
+  const heartbeat = vi.fn<() => Promise<void>>(async () => {});
+  const group = new ConsumerGroup({ logger: silent, instrumentationEmitter: { emit() {} } });
+  Object.assign(group, { memberId: 'member', coordinator: { heartbeat } });
+  vi.setSystemTime(Date.now() - 3_600_000);
+  await group.heartbeat({ interval: 3000 });
+  vi.advanceTimersByTime(3000);
+  await group.heartbeat({ interval: 3000 });
+  expect(heartbeat).toHaveBeenCalledOnce();
 });
 
 test('looks for timed out requests of all connections with one timer, until they are closed', async () => {
