@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config.ts';
 import type { Registry } from '../../infra/metrics.ts';
+import { isStoreUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { oldestWebhookAt } from '../../projections/webhooks/queries.ts';
@@ -50,14 +51,16 @@ export interface DispatcherOptions extends Omit<
 export interface Dispatcher {
   /** Rejects with the error that ends the dispatcher. */
   readonly done: Promise<void>;
+  /** Begins to read the log. Rejects also where the dispatcher is stopped meanwhile; where it rejects, stop the dispatcher. */
+  start(): Promise<void>;
   stop(): Promise<void>;
 }
 
 /**
  * Sends webhooks: matchers read topics and store deliveries, a sender makes the attempts. Several dispatchers share the
- * partitions and the due deliveries.
+ * partitions and the due deliveries. The sender works from the beginning, also while `start` waits for Kafka.
  */
-export async function startDispatcher(options: DispatcherOptions): Promise<Dispatcher> {
+export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { config, databaseUrl, kafka, publisher, pool, webhooks, clock, log } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
@@ -65,7 +68,12 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
   ending.promise.catch(() => {});
   const metrics = createDispatchMetrics(options.metrics);
   const retryWhileUnavailable = createLogReaderRetry('dispatcher', log, signal);
-  const onFatal = ending.reject;
+  const onFatal = (error: unknown): void => {
+    if (!signal.aborted) ending.reject(error);
+    // What a stop gives up is no failure.
+    else if (error !== signal.reason && !isStoreUnavailable(error))
+      log.error({ err: error }, 'failed while stopping');
+  };
   const common = { pool, webhooks, clock, log, metrics, retryWhileUnavailable };
 
   const sender = startConfiguredSender(options, metrics, retryWhileUnavailable, onFatal);
@@ -87,27 +95,27 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
   });
   const stops = [sender, maintenance, cleanup, quota, secrets].map((one) => () => one.stop());
   stops.push(() => listener.close());
-  const stop = async (): Promise<void> => {
-    stopping.abort();
-    await Promise.all(stops.map((each) => each()));
-    ending.resolve();
+  const begin = async (loop: Loop): Promise<void> => {
+    loops.push(loop);
+    stops.push(() => loop.stop());
+    if (signal.aborted) await loop.stop();
+    signal.throwIfAborted();
   };
-  try {
-    const begin = (loop: Loop): void => {
-      loops.push(loop);
-      stops.push(() => loop.stop());
-    };
-    begin(await runRequests({ ...common, kafka, onDue }, onFatal));
-    const starting = startMatchers(options, { ...common, kafka, signal, onMatched }, onFatal);
-    const started = await Promise.allSettled(starting);
-    for (const one of started) if (one.status === 'fulfilled') begin(one.value);
-    const failed = started.find((one) => one.status === 'rejected');
-    if (failed !== undefined) throw failed.reason;
-  } catch (error) {
-    await stop();
-    throw error;
-  }
-  return { done: ending.promise, stop };
+  return {
+    done: ending.promise,
+    async start() {
+      await begin(await runRequests({ ...common, kafka, onDue }, onFatal));
+      const starting = startMatchers(options, { ...common, kafka, signal, onMatched }, onFatal);
+      const started = await Promise.allSettled(starting.map(async (one) => await begin(await one)));
+      const failed = started.find((one) => one.status === 'rejected');
+      if (failed !== undefined) throw failed.reason;
+    },
+    async stop() {
+      stopping.abort();
+      await Promise.all(stops.map((each) => each()));
+      ending.resolve();
+    },
+  };
 }
 
 function startConfiguredSender(

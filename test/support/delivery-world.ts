@@ -13,9 +13,12 @@ import { inTransaction } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { createSealing } from '../../infra/sealing.ts';
 import type { Sealing } from '../../infra/sealing.ts';
+import { createDispatcher } from '../../pipeline/dispatch/dispatcher.ts';
+import type { Dispatcher } from '../../pipeline/dispatch/dispatcher.ts';
 import { insertDeliveries } from '../../pipeline/dispatch/deliveries.ts';
 import { findDelivery } from '../../pipeline/dispatch/queries.ts';
 import type { Delivery } from '../../pipeline/dispatch/queries.ts';
+import type { DispatchDeps } from '../../pipeline/dispatch/deps.ts';
 import { createDispatchMetrics } from '../../pipeline/dispatch/metrics.ts';
 import { runRequests } from '../../pipeline/dispatch/requests.ts';
 import { createSend } from '../../pipeline/dispatch/send/attempt.ts';
@@ -29,7 +32,7 @@ import { createEgress } from '../../pipeline/egress/egress.ts';
 import { createLogReaderRetry } from '../../pipeline/log-reading.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
 import type { ProjectionRun } from '../../projections/engine/run/lifetime.ts';
-import { servedSchema } from '../../projections/served.ts';
+import { servedBuilds, servedSchema } from '../../projections/served.ts';
 import { secretOf } from '../../projections/webhooks/queries.ts';
 import { webhooks } from '../../projections/webhooks/projector.ts';
 import type { WebhookCommand } from '../../projections/webhooks/decider.ts';
@@ -99,6 +102,8 @@ export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'k
   /** Resolves when every delivery that is due now has been started. */
   looked(): Promise<void>;
   sender(options?: { readonly pool?: Pool; readonly clock?: Clock } & Partial<SenderSettings>): Station;
+  /** A whole dispatcher, which is not started. */
+  dispatcher(options: Pick<DispatchDeps, 'kafka'> & Partial<Pick<DispatchDeps, 'pool'>>): Dispatcher;
   /** Everything except the matchers. */
   station(options?: Partial<SenderSettings>, limits?: QuotaDeps['settings']): Promise<Station>;
   /** Deletes all deliveries and resets the clock. */
@@ -294,6 +299,34 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
         stopping.abort();
         await sender.stop();
       });
+    },
+    dispatcher(deps) {
+      const dispatcher = createDispatcher({
+        config: {
+          webhookRetryDelays: DELAYS_MS.map((ms) => ms / 1000),
+          webhookTimeoutMs: 60_000,
+          webhookDisableAfter: 10,
+          webhookConcurrency: 8,
+          webhookEndpointConcurrency: 8,
+          webhookHistoryDays: 30,
+          webhookMaxDeliveries: NO_QUOTA.perWebhook,
+          webhookMaxDeliveriesPerUser: NO_QUOTA.perUser,
+        },
+        databaseUrl: world.env['DATABASE_URL'] ?? '',
+        pool,
+        ...deps,
+        publisher,
+        clickhouse: world.clickhouse,
+        egress,
+        sealing,
+        webhooks: webhookSchema,
+        readServed: async (read) => await read(await servedBuilds(pool)),
+        clock: suspended,
+        log,
+        metrics: new Registry(),
+      });
+      started(() => dispatcher.stop());
+      return dispatcher;
     },
     async station(settings = {}, limits = NO_QUOTA) {
       const stopping = new AbortController();

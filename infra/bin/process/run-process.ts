@@ -49,8 +49,8 @@ export async function runProcess(
   }, 500);
 
   main({ releasers, signal: stop.signal, fail }).catch((error: unknown) => {
-    // The reason of the signal ends a wait that the process was stopped in.
-    if (error !== stop.signal.reason) fail(error);
+    // A stop ends what is still starting.
+    if (!stop.signal.aborted) fail(error);
   });
   const code = await ended.promise;
   clearInterval(watch);

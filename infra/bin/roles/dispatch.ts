@@ -1,4 +1,4 @@
-import { startDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
+import { createDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
 import { servedSchema } from '../../../projections/served.ts';
 import { systemClock } from '../../clock.ts';
 import { required } from '../../config.ts';
@@ -15,7 +15,7 @@ export const start: StartRole = async (context) => {
   releasers.push('publisher', () => publisher.close());
   const pool = openPool(context, 'tds-dispatch', 10);
   const clickhouse = openClickHouse(context, 'tds-dispatch');
-  const dispatcher = await startDispatcher({
+  const dispatcher = createDispatcher({
     config,
     databaseUrl: required(config, 'databaseUrl'),
     kafka,
@@ -31,6 +31,8 @@ export const start: StartRole = async (context) => {
     metrics,
   });
   dispatcher.done.catch(fail);
+  // Before the start, which may wait for Kafka: running attempts must not find the egress closed.
   releasers.push('dispatcher', () => dispatcher.stop());
+  await dispatcher.start();
   return { url: null };
 };

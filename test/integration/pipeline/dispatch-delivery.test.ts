@@ -19,6 +19,7 @@ import type { Claim } from '../../../pipeline/dispatch/send/claims.ts';
 import { storeOutcomes } from '../../../pipeline/dispatch/send/outcomes.ts';
 import type { AttemptOutcome } from '../../../pipeline/dispatch/send/outcomes.ts';
 import { secretOf } from '../../../projections/webhooks/queries.ts';
+import { AppError } from '../../../schemas/errors.ts';
 import { verify } from '../../../schemas/webhooks/signature.ts';
 import { DELAYS_MS, LEASE_MS, deliveryWorld, newSecret } from '../../support/delivery-world.ts';
 import type { Answering, DeliveryWorld, Received, Receiver } from '../../support/delivery-world.ts';
@@ -984,5 +985,43 @@ describe('a sender', () => {
     world.sender();
     await ended(webhook, id, 1);
     expect(attemptsOf(receiver.received, id)).toEqual([1, 1]);
+  });
+});
+
+describe('a dispatcher that is stopped while its start waits for Kafka', () => {
+  const topicId = async (): Promise<string> => {
+    throw new AppError('STORE_UNAVAILABLE', 'Kafka is unavailable', { retryable: true });
+  };
+
+  it('releases the claims that it has not sent', async () => {
+    const { webhook, receiver } = await subject(() => {});
+    const dispatcher = world.dispatcher({ kafka: { ...world.kafka, topicId } });
+    const starting = expect(dispatcher.start()).rejects.toMatchObject({ name: 'AbortError' });
+    const [id = ''] = await world.deliver(webhook);
+    await until(async () => receiver.received.length === 1);
+    await Promise.all([dispatcher.stop(), starting, dispatcher.done]);
+    receiver.answer = taking;
+    world.sender();
+    await ended(webhook, id, 1);
+    expect(attemptsOf(receiver.received, id)).toEqual([1, 1]);
+  });
+
+  it('has not failed where PostgreSQL is unavailable, too', async () => {
+    const { proxy, pool } = await proxiedPool();
+    try {
+      const hold: (() => void)[] = [];
+      const { webhook } = await subject((_, response) => void hold.push(() => response.end()));
+      const dispatcher = world.dispatcher({ kafka: { ...world.kafka, topicId }, pool });
+      const starting = expect(dispatcher.start()).rejects.toMatchObject({ name: 'AbortError' });
+      await world.deliver(webhook);
+      await until(async () => hold.length === 1);
+      proxy.weather({ refuse: true });
+      proxy.reset();
+      hold[0]?.();
+      await Promise.all([dispatcher.stop(), starting, dispatcher.done]);
+    } finally {
+      await pool.end();
+      await proxy.close();
+    }
   });
 });

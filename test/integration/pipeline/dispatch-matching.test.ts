@@ -15,7 +15,7 @@ import { createLogger } from '../../../infra/log.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createSealing } from '../../../infra/sealing.ts';
 import { createEgress } from '../../../pipeline/egress/egress.ts';
-import { startDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
+import { createDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
 import type { Dispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { chainStatus } from '../../../projections/chain-status/projector.ts';
@@ -149,7 +149,7 @@ afterEach(() => {
 async function dispatch(): Promise<Dispatcher> {
   const config = loadConfig({ ...world.env, PORT: undefined, WEBHOOK_RETRY_DELAYS: '1,1' });
   const { pool, kafka } = world;
-  const found = await startDispatcher({
+  const found = createDispatcher({
     config,
     databaseUrl: world.env['DATABASE_URL'] ?? '',
     kafka,
@@ -165,6 +165,7 @@ async function dispatch(): Promise<Dispatcher> {
     metrics: createMetrics('dispatch'),
   });
   found.done.catch((error: unknown) => process.stderr.write(`${String(error)}\n`));
+  await found.start();
   return found;
 }
 

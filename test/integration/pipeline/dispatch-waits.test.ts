@@ -7,7 +7,7 @@ import type { Publisher } from '../../../infra/kafka/client.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import { createSealing } from '../../../infra/sealing.ts';
-import { startDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
+import { createDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
 import type { Dispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
 import { createEgress } from '../../../pipeline/egress/egress.ts';
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
@@ -115,7 +115,7 @@ async function stopProjecting(): Promise<void> {
 async function dispatch(): Promise<void> {
   const { pool, kafka, clickhouse, log } = world;
   const metrics = createMetrics('dispatch');
-  const found: Dispatcher = await startDispatcher({
+  const found: Dispatcher = createDispatcher({
     config: {
       webhookRetryDelays: [3600],
       webhookTimeoutMs: 100,
@@ -140,6 +140,7 @@ async function dispatch(): Promise<void> {
     log,
     metrics,
   });
+  await found.start();
   dispatcher = { stop: () => found.stop(), metrics };
 }
 
