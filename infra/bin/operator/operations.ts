@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { isBeingRebuilt } from '../../../projections/engine/builds.ts';
 import { servedSchema } from '../../../projections/served.ts';
 import { operationAnswer } from '../../../schemas/api/admin/operations.ts';
+import { AppError } from '../../../schemas/errors.ts';
 import type { Clock } from '../../clock.ts';
 import type { Publisher } from '../../kafka/client.ts';
 import type { Logger } from '../../log.ts';
@@ -205,8 +206,11 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
   } catch (error) {
     // It is left running, so that another process takes over.
     if (signal.aborted) return;
-    log.warn({ err: error, operation, subject }, 'operation failed');
-    [state, detail] = ['failed', error instanceof Error ? error.message : String(error)];
+    if (!isDoneBefore(request, error)) {
+      log.warn({ err: error, operation, subject }, 'operation failed');
+      state = 'failed';
+    }
+    detail = error instanceof Error ? error.message : String(error);
   }
   const retryWhileUnavailable = createRetryWhileUnavailable({ component: 'operations', signal, log });
   await retryWhileUnavailable(() =>
@@ -222,6 +226,11 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
     // Without its row, a younger one would be found again, and repeated or recorded as expired.
     [deps.clock.wallTime() - 2 * EXPIRED_SINCE_MS],
   );
+}
+
+/** Whether an operation that was taken over is rejected because the process before had done it, and ended before it recorded that. */
+function isDoneBefore({ operation, attempts }: Request, error: unknown): boolean {
+  return attempts > 1 && !LONG.has(operation) && error instanceof AppError && error.code === 'CONFLICT';
 }
 
 /** Does what the `tds` command of the same name does, and returns what that prints. */

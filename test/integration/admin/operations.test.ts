@@ -258,6 +258,24 @@ const abandonedRow = async (id: string, of: string, subject: string): Promise<vo
     [id, of, subject],
   ));
 
+test('an operation is done where the process that was killed had done it', async () => {
+  await quarantineEvent(8, 84);
+  startWorker();
+  expect((await world.post(`/api/admin/quarantine/${idOf(8)}/skip/`)).json).toMatchObject({ state: 'done' });
+  await abandonedRow('skipped-before', 'quarantine.skip', idOf(8));
+  await abandonedRow('aborted-before', 'rebuild.abort', 'balances');
+  await eventually(async () => {
+    expect(await operation('skipped-before')).toMatchObject({
+      state: 'done',
+      detail: `${idOf(8)} is already resolved: skipped`,
+    });
+    expect(await operation('aborted-before')).toMatchObject({
+      state: 'done',
+      detail: 'No rebuild of balances is running',
+    });
+  });
+});
+
 test('a process writes nothing about an operation that another one has claimed since', async () => {
   const run = Promise.withResolvers<string>();
   await abandonedRow('taken-over', 'verify.start', 'all');
