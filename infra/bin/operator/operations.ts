@@ -107,11 +107,12 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
 
 /**
  * Whether an operation without a sign of its process is abandoned; called whenever PostgreSQL has answered. After an outage, which
- * all processes may have had, its process first has time to show that it runs it.
+ * all processes may have had, its process first has time to show that it runs it; also after the start of this one, which may
+ * have waited for the end of an outage.
  */
 function createTakingOver({ now }: Pick<Clock, 'now'>): () => boolean {
   let answeredAt = now();
-  let isSureAt = -Infinity;
+  let isSureAt = answeredAt + ABANDONED_MS;
   return () => {
     const at = now();
     if (at - answeredAt > ABANDONED_MS / 2) isSureAt = at + ABANDONED_MS;

@@ -9,6 +9,7 @@ import { startOperations } from '../../../infra/bin/operator/operations.ts';
 import type { RunTds } from '../../../infra/bin/operator/operations.ts';
 import { tdsProcesses } from '../../../infra/bin/operator/run-tds.ts';
 import { systemClock } from '../../../infra/clock.ts';
+import type { Clock } from '../../../infra/clock.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { unavailable } from '../../../infra/postgres/client.ts';
@@ -44,7 +45,19 @@ afterAll(async () => {
 });
 
 const refuse: RunTds = () => Promise.reject(new Error('no command is expected'));
-function startWorker(runTds: RunTds = refuse, pool: Pool = world.api.pool, clock = systemClock): void {
+/** On which the time between two rounds passes ten times as fast. */
+function quickClock(): Clock {
+  let time = 0;
+  return {
+    ...systemClock,
+    now: () => time,
+    async sleep(ms, signal) {
+      await systemClock.sleep(ms / 10, signal);
+      time += ms;
+    },
+  };
+}
+function startWorker(runTds: RunTds = refuse, pool: Pool = world.api.pool, clock = quickClock()): void {
   workers.push(
     startOperations({
       pool,
@@ -292,8 +305,14 @@ test('a process writes nothing about an operation that another one has claimed s
   await pool.query("DELETE FROM tds.operations WHERE id = 'taken-over'");
 });
 
-test('an operation is not taken over right after an outage, in which its process could not show that it runs it', async () => {
+test.each([
+  ['an outage, in which its process could not show that it runs it', 20_000],
+  ['the start of a process, before which there may have been an outage', 0],
+])('an operation is not taken over right after %s', async (_, outageMs) => {
   const { pool } = world.api;
+  const id = `running-elsewhere-${outageMs}`;
+  const untouched = async (): Promise<void> =>
+    expect(await count('tds.operations WHERE id = $1 AND attempts = 1', [id])).toBe(1);
   let [time, lists] = [0, 0];
   const query: Pool['query'] = async (statement, values) => {
     if (values?.[2] === ABANDONED_SECONDS) lists += 1;
@@ -310,18 +329,18 @@ test('an operation is not taken over right after an outage, in which its process
     await until(async () => lists >= enough);
   };
   await listed(1);
-  time += 20_000;
-  await abandonedRow('running-elsewhere', 'verify.start', 'all');
+  time += outageMs;
+  await abandonedRow(id, 'verify.start', 'all');
   await listed(3);
-  expect(await count("tds.operations WHERE id = 'running-elsewhere' AND attempts = 1")).toBe(1);
+  await untouched();
   time += 7000;
   await listed(2);
   time += 7000;
   await listed(2);
-  expect(await count("tds.operations WHERE id = 'running-elsewhere' AND attempts = 1")).toBe(1);
+  await untouched();
   time += 1000;
   await eventually(async () =>
-    expect(await operation('running-elsewhere')).toMatchObject({ state: 'done', detail: 'verified' }),
+    expect(await operation(id)).toMatchObject({ state: 'done', detail: 'verified' }),
   );
 });
 
