@@ -340,6 +340,8 @@ const fileSettings = {
   query_plan_join_swap_table: 'false',
   select_sequential_consistency: 1,
   max_result_rows: 0,
+  // Off by default before ClickHouse 26.7: of 200 prices, one differs in its last digit (2.53 becomes 2.5300000000000002).
+  precise_float_parsing: 1,
   format_csv_null_representation: '',
   // The columns of a group are held in memory.
   output_format_parquet_row_group_size: 100_000,

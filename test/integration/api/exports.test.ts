@@ -101,10 +101,16 @@ const chain = chainOf([...base, ...tail]);
 
 /** Prices of the coin: long before the chain, then now and again; of one millisecond the later counts. */
 const START_MS = 1_700_000_000_000;
-const observed = [-40 * 86_400_000, 20_000, 20_000, 100_001, 130_000, 180_000].map((after, i) => ({
-  at: START_MS + after,
-  price: `${i + 1}.000${i}`,
-}));
+const observed = (
+  [
+    [-40 * 86_400_000, '82.833611415'],
+    [20_000, '1.5'],
+    [20_000, '2.53'],
+    [100_001, '8.71061538212986'],
+    [130_000, '0.0000004651570000000000001'],
+    [180_000, '4.65157'],
+  ] as const
+).map(([after, price]) => ({ at: START_MS + after, price }));
 
 function priceAt(seconds: number): number | null {
   const known = observed.filter(({ at }) => at <= seconds * 1000);
