@@ -33,25 +33,35 @@ function manifestRoute(store: ObjectStore | null): Route {
   });
 }
 
-/** Whether the manifest lists a file. One that it does not list may be of a run that was killed, and change. */
-function createListed(): (store: ObjectStore, url: string, signal: AbortSignal) => Promise<boolean> {
-  /** What is listed remains so. */
-  let listed: ReadonlySet<string> = new Set();
+/** SHA-256 of a file; undefined if the manifest does not list it: it may be of a run that was killed, and change. */
+type HashOf = (store: ObjectStore, url: string, signal: AbortSignal) => Promise<string | undefined>;
+
+function createHashOf(): HashOf {
+  /** By URL. What is listed remains so. */
+  let hashes: ReadonlyMap<string, string> = new Map();
   return async (store, url, signal) => {
-    if (listed.has(url)) return true;
-    const manifest = await readManifest(store, signal);
-    listed = new Set(manifest?.files.map((file) => file.url));
-    return listed.has(url);
+    if (!hashes.has(url)) {
+      const manifest = await readManifest(store, signal);
+      hashes = new Map(manifest?.files.map((file) => [file.url, file.sha256]));
+    }
+    return hashes.get(url);
   };
 }
 
 function fileRoute(store: ObjectStore | null): Route {
-  const isListed = createListed();
+  const hashOf = createHashOf();
   const file = new StreamedAnswer(
     { [PARQUET]: 'The file, or the part of it that `Range` names' },
     {
-      request: { Range: 'Bytes of the file, such as `bytes=0-1023` or `bytes=-8`' },
-      response: { 'Content-Range': 'For a part of the file: its bytes, and the size of the file' },
+      request: {
+        Range: 'Bytes of the file, such as `bytes=0-1023` or `bytes=-8`',
+        'If-Range': 'An `ETag`: `Range` applies only if it is that of the file',
+        'If-None-Match': 'An `ETag`: 304 if it is that of the file',
+      },
+      response: {
+        ETag: 'The `sha256` of the file in the manifest, in quotes',
+        'Content-Range': 'For a part of the file: its bytes, and the size of the file',
+      },
     },
   );
   return defineRoute({
@@ -63,29 +73,35 @@ function fileRoute(store: ObjectStore | null): Route {
     tag: 'Exports',
     auth: 'key',
     params: z.object({ name: z.string().regex(/^transfers-\d+-\d+\.parquet$/) }),
-    response: { 200: file, 206: file },
+    response: { 200: file, 206: file, 304: null },
     errors: [416],
     async handler({ input: { params }, request }) {
       const name = `files/${params.name}`;
       const { isHead, signal } = request;
-      if (store === null || !(await isListed(store, name, signal))) throw notFound();
+      const hash = store === null ? undefined : await hashOf(store, name, signal);
+      if (store === null || hash === undefined) throw notFound();
       const size = await store.size(name, signal);
       if (size === null) throw notFound();
-      // RFC 9110 defines ranges for GET only.
-      const range = isHead ? null : rangeOf(request.header('range'), size);
+      const etag = `"${hash}"`;
+      const cacheable = { ETag: etag, 'Cache-Control': 'private, max-age=31536000, immutable' };
+      if (isKnown(request.header('if-none-match'), etag))
+        return { status: 304, headers: cacheable, body: null };
+      // RFC 9110 defines ranges for GET only, and ignores them where `If-Range` is not the strong tag of the file.
+      const isWhole = isHead || !['', etag].includes(request.header('if-range').trim());
+      const range = isWhole ? null : rangeOf(request.header('range'), size);
       const { start, end } = range ?? { start: 0, end: size - 1 };
       const stream = isHead ? null : await store.read(name, { start, end }, signal);
       const body = { mediaType: PARQUET, stream };
-      const headers = {
-        'Accept-Ranges': 'bytes',
-        'Cache-Control': 'private, max-age=31536000, immutable',
-        'Content-Length': String(end - start + 1),
-      };
+      const headers = { ...cacheable, 'Accept-Ranges': 'bytes', 'Content-Length': String(end - start + 1) };
       if (range === null) return { status: 200, headers, body };
       return { status: 206, headers: { ...headers, 'Content-Range': `bytes ${start}-${end}/${size}` }, body };
     },
   });
 }
+
+/** Whether an `If-None-Match` header names a tag, weak or strong. */
+const isKnown = (header: string, etag: string): boolean =>
+  header.split(',').some((tag) => ['*', etag].includes(tag.trim().replace(/^W\//, '')));
 
 /**
  * The bytes that a `Range` header names; null: all, also where it names several ranges, or a reversed one, as RFC 9110 allows.

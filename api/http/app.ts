@@ -42,6 +42,7 @@ const EXPOSED_HEADERS = [
   'RateLimit-Policy',
   'WWW-Authenticate',
   'Location',
+  'ETag',
   'Accept-Ranges',
   'Content-Range',
   'X-Export-Block',

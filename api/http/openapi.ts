@@ -239,6 +239,7 @@ const statusDescriptions: Readonly<Record<number, string>> = {
   202: 'Accepted',
   204: 'No content',
   206: 'Part of the file',
+  304: 'The client has the file already',
   400: 'Invalid input; `errors` lists the fields',
   401: 'Missing or invalid credentials',
   403: 'Not allowed with these credentials',

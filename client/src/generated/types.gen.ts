@@ -3352,6 +3352,14 @@ export type GetExportFileData = {
          * Bytes of the file, such as `bytes=0-1023` or `bytes=-8`
          */
         Range?: string;
+        /**
+         * An `ETag`: `Range` applies only if it is that of the file
+         */
+        'If-Range'?: string;
+        /**
+         * An `ETag`: 304 if it is that of the file
+         */
+        'If-None-Match'?: string;
     };
     path: {
         name: string;

@@ -577,6 +577,27 @@ test.each(['folder', 'bucket'])(
           expect(Buffer.from(await part.arrayBuffer()).equals(body.subarray(start, end))).toBe(true);
         }
         expect((await get(url, { range: `bytes=${bytes}-` })).status).toBe(416);
+        const tag = `"${hash}"`;
+        expect(answer.headers.get('etag')).toBe(tag);
+        for (const [header, value, status, length] of [
+          ['if-range', tag, 206, 4],
+          ['if-range', '"other"', 200, bytes],
+          ['if-range', `W/${tag}`, 200, bytes],
+          ['if-range', answer.headers.get('date') ?? '', 200, bytes],
+          ['if-none-match', tag, 304, 0],
+          ['if-none-match', `"other", W/${tag}`, 304, 0],
+          ['if-none-match', '*', 304, 0],
+          ['if-none-match', '"other"', 206, 4],
+        ] as const) {
+          const conditional = await get(url, { range: 'bytes=0-3', [header]: value });
+          const size = (await conditional.arrayBuffer()).byteLength;
+          expect([value, conditional.status, size, conditional.headers.get('etag')]).toEqual([
+            value,
+            status,
+            length,
+            tag,
+          ]);
+        }
         const head = await fetch(`${serving.url}/api/export/${url}`, {
           method: 'HEAD',
           headers: { ...headers, range: 'bytes=0-3' },
