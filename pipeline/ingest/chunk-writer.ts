@@ -1,7 +1,7 @@
 import { backoffMs } from '../../infra/retry.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import { runBackfill } from './backfill.ts';
-import { codeOf } from './health.ts';
+import { codeOf, isHalting } from './health.ts';
 import type { Health } from './health.ts';
 import { acquireLease } from './lease.ts';
 import { runLive } from './live.ts';
@@ -11,9 +11,6 @@ import { createRepairer } from './repair/repairer.ts';
 
 const RETRYABLE_BACKOFF = { baseMs: 100, maxMs: 5000 };
 const OTHER_BACKOFF = { baseMs: 100, maxMs: 30_000 };
-
-/** Codes of failures that only an operator can end. */
-const HALTING: ReadonlySet<string> = new Set(['REORG_BELOW_L1', 'RECORDS_INCOMPLETE', 'CHAIN_MISMATCH']);
 
 /** idle: another process has the lease, or there was nothing to do; halted: an operator must act. */
 type ChunkOutcome = 'idle' | 'halted' | 'done';
@@ -62,6 +59,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
     runRepairs: async () => (await repairer.run()) > 0,
     isReconcileDue,
     replaced: { top: -1 },
+    publishedHead: { head: null, at: 0 },
     async progress() {
       const hasFailed = failures > 0;
       failures = 0;
@@ -93,7 +91,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       failures += 1;
       metrics.failures.inc({ chunk, code });
       await health.failed(chunk, error, failures);
-      if (HALTING.has(code)) {
+      if (isHalting(error)) {
         log.error({ chunk, err: error }, 'chunk halted');
         return 'halted';
       }

@@ -22,13 +22,15 @@ export type Heads = ReturnType<typeof createHeads>;
 
 type HeadsDeps = Pick<IngestDeps, 'publisher' | 'subscribeToHeads' | 'clock' | 'metrics' | 'settings'>;
 
-/** The node's newest block: published to `chain.status`, timed, and polled where the node does not announce it. */
-export function createHeads(deps: HeadsDeps) {
+/**
+ * The node's newest block: published to `chain.status`, timed, and polled where the node does not announce it.
+ *
+ * @param published is updated
+ */
+export function createHeads(deps: HeadsDeps, published: ChunkTask['publishedHead']) {
   const { clock, metrics, settings } = deps;
   const announcements = followAnnouncements(deps);
   let head: BlockPoint | null = null;
-  let announced: BlockPoint | null = null;
-  let announcedAt = 0;
   let roseAt = 0;
   /** Moving average of milliseconds between blocks; null until two were observed. */
   let interval: number | null = null;
@@ -60,12 +62,13 @@ export function createHeads(deps: HeadsDeps) {
     },
     /** Publishes the head if it changed, at most twice a second. */
     async announce(): Promise<void> {
-      if (head === null || (head.hash === announced?.hash && head.height === announced.height)) return;
-      if (clock.now() - announcedAt < ANNOUNCE_MS) return;
+      const last = published.head;
+      if (head === null || (head.hash === last?.hash && head.height === last.height)) return;
+      if (clock.now() - published.at < ANNOUNCE_MS) return;
       const current = head;
       await publishStatus(deps, [{ type: 'head.seen', ...statusStamp(clock), ...current }]);
-      announced = current;
-      announcedAt = clock.now();
+      published.head = current;
+      published.at = clock.now();
     },
     /**
      * Sleeps until the next poll, or until the node announces another head.

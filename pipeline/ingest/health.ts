@@ -49,6 +49,11 @@ const L1_UNAVAILABLE = 'node.l1-unavailable';
 
 export const codeOf = (error: unknown): string => (error instanceof AppError ? error.code : 'bug');
 
+const HALTING: ReadonlySet<string> = new Set(['REORG_BELOW_L1', 'RECORDS_INCOMPLETE', 'CHAIN_MISMATCH']);
+
+/** Whether only an operator can end a failure. */
+export const isHalting = (error: unknown): boolean => HALTING.has(codeOf(error));
+
 const describe = (error: unknown): string =>
   `${codeOf(error)}: ${error instanceof Error ? error.message : String(error)}`;
 

@@ -6,6 +6,7 @@ import { createPublishPlan } from './contract-facts.ts';
 import type { PublishPlan } from './contract-facts.ts';
 import { compareWithHead, createIndexedChain, findFork, inconsistent, linkedLength } from './fork.ts';
 import type { IndexedChain } from './fork.ts';
+import { isHalting } from './health.ts';
 import { acceptedHeight, createHeads, startL1Watch } from './heads.ts';
 import type { Heads, L1Watch } from './heads.ts';
 import type { ChunkTask, IngestDeps, Lease } from './ports.ts';
@@ -74,7 +75,7 @@ async function openLive(deps: IngestDeps, task: ChunkTask): Promise<Live> {
     indexed,
     plan: createPublishPlan(deps, lease, chunk.plan),
     prefetch: createBlockPrefetch(deps, indexed.cursor(), { ...options, finalOnly: false }),
-    heads: createHeads(deps),
+    heads: createHeads(deps, task.publishedHead),
     l1: startL1Watch(deps, task, acceptedHeight(indexed)),
     replaced,
     headSeen,
@@ -88,6 +89,9 @@ async function stepOrWait(live: Live): Promise<Step> {
     return await step(live);
   } catch (error) {
     if (isRpcError(error, rpcCodes.blockNotFound)) return 'waiting';
+    // Otherwise a chunk that stalls would look as if it had nothing left to do. Where it halts, the head may be another
+    // chain's.
+    if (!live.lease.signal.aborted && !isHalting(error)) await live.heads.announce().catch(() => {});
     throw error;
   }
 }

@@ -199,6 +199,8 @@ export interface ChunkTask {
   isReconcileDue(): boolean;
   /** Blocks up to this height replace reverted ones. Outlives the loop, which may begin again within a reorg. */
   readonly replaced: { top: number };
+  /** The head of the node that was published last, and when. Outlives the loop, so that no retry publishes it again. */
+  readonly publishedHead: { head: BlockPoint | null; at: number };
   /** Reports a successful step, or that there is nothing to do. */
   progress(): Promise<void>;
   /** Reports the head that the node has answered (null: it has no block), and the highest indexed height; -1: none. */

@@ -296,6 +296,23 @@ test.skipIf(whySkipped !== '')(
   },
 );
 
+test("the node's head is published once while its blocks cannot be indexed", async () => {
+  world = await ingestWorld({ seed: 'stalled', initialHead: 10 });
+  world.start();
+  await world.indexed(10);
+  world.node.faults.add({ kind: 'missing-events', methods: ['starknet_getBlockWithReceipts'] });
+  world.node.control({ command: 'advance', blocks: 5 });
+  await until('the alarm', async () => {
+    const { rows } = await world.pool.query("SELECT FROM tds.alarms WHERE name = 'ingest.failing:live'");
+    return rows.length === 1;
+  });
+  const status = await world.read(topics.chainStatus);
+  const published = status.filter((message) => message.type === 'head.seen' && message.height === 15);
+  // Again with each retry, and how long the node has had no newer block would be lost.
+  expect(published).toHaveLength(1);
+  expect(await cursorOf('live')).toBe(11);
+});
+
 test('a chain whose commitments never match is indexed, and marked', async () => {
   world = await ingestWorld({ seed: 'other-commitments', initialHead: 30 });
   world.node.control({ command: 'setL1', height: 10 });

@@ -21,33 +21,36 @@ function world({ subscribed }: { subscribed: boolean }) {
   let now = 1_700_000_000_000;
   let duringSleep = (): void => undefined;
   const node = { announce: (): void => undefined, isLive: true, restarts: 0, closed: false };
-  const heads = createHeads({
-    publisher: { publish: async () => [] },
-    metrics: createIngestMetrics(new Registry()),
-    settings: { headPollMs: HEAD_POLL_MS } as IngestSettings,
-    clock: {
-      now: () => now,
-      wallTime: () => now,
-      random: () => 0,
-      turn: async () => undefined,
-      async sleep(ms, signal) {
-        const action = duringSleep;
-        duringSleep = () => undefined;
-        if (signal?.aborted !== true) action();
-        if (signal?.aborted !== true) now += ms;
-      },
-    },
-    subscribeToHeads: !subscribed
-      ? null
-      : (onChange) => {
-          node.announce = onChange;
-          return {
-            isLive: () => node.isLive,
-            restart: () => void (node.restarts += 1),
-            close: () => void (node.closed = true),
-          };
+  const heads = createHeads(
+    {
+      publisher: { publish: async () => [] },
+      metrics: createIngestMetrics(new Registry()),
+      settings: { headPollMs: HEAD_POLL_MS } as IngestSettings,
+      clock: {
+        now: () => now,
+        wallTime: () => now,
+        random: () => 0,
+        turn: async () => undefined,
+        async sleep(ms, signal) {
+          const action = duringSleep;
+          duringSleep = () => undefined;
+          if (signal?.aborted !== true) action();
+          if (signal?.aborted !== true) now += ms;
         },
-  });
+      },
+      subscribeToHeads: !subscribed
+        ? null
+        : (onChange) => {
+            node.announce = onChange;
+            return {
+              isLive: () => node.isLive,
+              restart: () => void (node.restarts += 1),
+              close: () => void (node.closed = true),
+            };
+          },
+    },
+    { head: null, at: 0 },
+  );
   let height = 0;
   const poll = ({ rises = false } = {}): void => {
     height += rises ? 1 : 0;
