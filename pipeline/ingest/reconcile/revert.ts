@@ -23,6 +23,8 @@ export interface RevertedOrphans {
 
 /** A block is published after its time; so much earlier by the clocks of others, or if its parent is of another fork. */
 const PUBLISHED_BEFORE_MS = 3_600_000;
+/** How far below the block orphans are looked for: more than a chain makes in PUBLISHED_BEFORE_MS. */
+const HEIGHTS_BELOW = 5000;
 
 /**
  * Reverts an orphan that stands in the log as accepted, with all blocks on top of it. Takes the lease of its chunk from the
@@ -37,10 +39,13 @@ export async function revertOrphan(deps: RevertDeps, orphan: BlockPoint): Promis
   const chunk = chunks.find(({ start, end }) => height >= start && height <= (end ?? height));
   if (chunk === undefined) throw new AppError('NOT_FOUND', `No chunk contains height ${height}`);
   const since = await earliestPublish(deps, orphan);
-  const messages = blockLog.messagesSince(since, { start: height, end: chunk.end });
+  const start = Math.max(0, height - HEIGHTS_BELOW);
+  const messages = blockLog.messagesSince(since, { start, end: chunk.end });
   const { versions, maxSeq } = await foldVersions(messages);
   const standing = standingFrom(versions, orphan, since);
-  if (standing.length === 0) return { heights: [] };
+  const [first] = standing;
+  if (first === undefined) return { heights: [] };
+  await assertLowest(deps, versions, first);
 
   const lease = await acquireLease(deps, chunk.name, { takeOver: true });
   if (lease === null) throw new AppError('CONFLICT', `Chunk ${chunk.name} does not exist any more`);
@@ -94,22 +99,47 @@ async function replaceFinal({ node, store }: RevertDeps, lease: Lease, height: n
   });
 }
 
+/** @throws CONFLICT while the node has no block at this height */
+async function requiredHeader({ node }: RevertDeps, height: number): Promise<BlockHeader> {
+  try {
+    return await node.getBlockHeader(height);
+  } catch (error) {
+    if (!isRpcError(error, rpcCodes.blockNotFound)) throw error;
+    throw new AppError(
+      'CONFLICT',
+      `The node has no block ${height}: it may be behind. Try again when it has`,
+    );
+  }
+}
+
 /** The earliest time (unix milliseconds) of a message about the block, by the time of the chain's block below it. */
-async function earliestPublish({ node }: RevertDeps, { height, hash }: BlockPoint): Promise<number> {
-  const header = async (at: number): Promise<BlockHeader> => {
-    try {
-      return await node.getBlockHeader(at);
-    } catch (error) {
-      if (!isRpcError(error, rpcCodes.blockNotFound)) throw error;
-      throw new AppError('CONFLICT', `The node has no block ${at}: it may be behind. Try again when it has`);
-    }
-  };
-  if ((await header(height)).hash === hash)
+async function earliestPublish(deps: RevertDeps, { height, hash }: BlockPoint): Promise<number> {
+  if ((await requiredHeader(deps, height)).hash === hash)
     throw new AppError(
       'CONFLICT',
       `The node has block ${height} ${hash}: it is no orphan. To publish it again, run tds verify --repair or tds reclassify`,
     );
-  return (await header(Math.max(0, height - 1))).timestamp * 1000 - PUBLISHED_BEFORE_MS;
+  return (await requiredHeader(deps, Math.max(0, height - 1))).timestamp * 1000 - PUBLISHED_BEFORE_MS;
+}
+
+/** The ingester would index the chain's blocks on top of an orphan that stays in the log. */
+async function assertLowest(
+  deps: RevertDeps,
+  versions: readonly LoggedVersion[],
+  orphan: LoggedVersion,
+): Promise<void> {
+  const parentOf = ({ height, parentHash }: LoggedVersion): LoggedVersion | undefined =>
+    versions.find((one) => one.isAccepted && one.height === height - 1 && one.hash === parentHash);
+  let lowest = orphan;
+  for (let next = parentOf(orphan); next !== undefined; next = parentOf(next)) {
+    if ((await requiredHeader(deps, next.height)).hash === next.hash) break;
+    lowest = next;
+  }
+  if (lowest === orphan) return;
+  throw new AppError(
+    'CONFLICT',
+    `Block ${lowest.height} ${lowest.hash}, below it, is an orphan, too: run tds revert ${lowest.height} ${lowest.hash} first`,
+  );
 }
 
 /** The accepted versions of a block and of all blocks on top of it; throws `NOT_FOUND` if there is no message about it. */

@@ -100,6 +100,16 @@ test('reverts an orphan at a final height, and has the final block published aga
   expect(await differences(world)).toEqual([]);
 });
 
+test('refuses an orphan on top of others, and names the lowest of these', async () => {
+  const { revert } = await startWorld();
+  await append(orphan(20), orphan(21), orphan(22));
+  await expect(revert(22, orphan(22).hash)).rejects.toMatchObject({
+    code: 'CONFLICT',
+    message: expect.stringContaining(`tds revert 20 ${orphan(20).hash}`),
+  });
+  expect(await newestAccepted(22)).toBe(BigInt(orphan(22).hash));
+});
+
 test('has final blocks published again from the highest down', async () => {
   const { revert } = await startWorld();
   await append(orphan(20), orphan(21), orphan(22));
