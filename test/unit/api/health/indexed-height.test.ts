@@ -1,6 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 
 import { watchIndexedHeight } from '../../../../api/health/indexed-height.ts';
 import type { IndexedHeight } from '../../../../api/health/indexed-height.ts';
@@ -20,10 +18,15 @@ const start = async (height: number | null): Promise<IndexedHeight> => {
     createLogger('test', 'silent'),
   );
   watch = started;
-  await expect.poll(() => started.current()).toBe(height);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(started.current()).toBe(height);
   return started;
 };
-afterEach(async () => await watch?.close());
+beforeEach(() => void vi.useFakeTimers());
+afterEach(async () => {
+  await watch?.close();
+  vi.useRealTimers();
+});
 
 const never = new AbortController().signal;
 
@@ -35,23 +38,31 @@ it('reaches at once a height that is indexed', async () => {
 it('reaches a height that is indexed meanwhile, without a notification', async () => {
   const height = await start(5);
   const reached = height.reaches(6, 2000, never);
+  await vi.advanceTimersByTimeAsync(0);
   index = 7;
-  const began = performance.now();
+  await vi.advanceTimersByTimeAsync(200);
   expect(await reached).toBe(true);
-  expect(performance.now() - began).toBeLessThan(1000);
 });
 
 it('reaches no height before the time is up, nor one that was reverted', async () => {
   const height = await start(null);
-  const began = performance.now();
-  expect(await height.reaches(0, 300, never)).toBe(false);
-  expect(performance.now() - began).toBeGreaterThan(290);
+  const results: boolean[] = [];
+  void height.reaches(0, 300, never).then((isReached) => results.push(isReached));
+  await vi.advanceTimersByTimeAsync(299);
+  expect(results).toEqual([]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(results).toEqual([false]);
   index = 4;
-  expect(await height.reaches(4, 2000, never)).toBe(true);
+  const reached = height.reaches(4, 2000, never);
+  await vi.advanceTimersByTimeAsync(200);
+  expect(await reached).toBe(true);
   index = 3;
   height.notify();
-  await expect.poll(() => height.current()).toBe(3);
-  expect(await height.reaches(4, 0, never)).toBe(false);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(height.current()).toBe(3);
+  const reachedAgain = height.reaches(4, 0, never);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(await reachedAgain).toBe(false);
 });
 
 it('reads once for all that wait, and no more when they have left', async () => {
@@ -59,12 +70,12 @@ it('reads once for all that wait, and no more when they have left', async () => 
   const left = new AbortController();
   const waiting = Array.from({ length: 100 }, () => height.reaches(2, 60_000, left.signal));
   reads = 0;
-  await sleep(1000);
+  await vi.advanceTimersByTimeAsync(1000);
   expect(reads).toBeGreaterThan(1);
   expect(reads).toBeLessThan(10);
   left.abort();
   expect(new Set(await Promise.all(waiting))).toEqual(new Set([false]));
   reads = 0;
-  await sleep(1000);
+  await vi.advanceTimersByTimeAsync(1000);
   expect(reads).toBeLessThan(2);
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { createCommandBus, idempotentCommandId, requestHash } from '../../../../infra/commands/bus.ts';
 import type { CommandRequest } from '../../../../infra/commands/bus.ts';
@@ -36,18 +36,19 @@ function bus(options: { timeoutMs?: number; publish?: () => Promise<[]>; fail?: 
   return { commands, outcomes, published, looks: () => looks };
 }
 
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
 describe('submit', () => {
   it('returns when notified that the command is decided', async () => {
     const { commands, outcomes, published } = bus();
-    const began = performance.now();
-    setTimeout(() => {
-      outcomes.set('c1', accepted);
-      commands.notify('another');
-      commands.notify('c1');
-    }, 20);
-    expect(await commands.submit(close)).toEqual(accepted);
-    // Without a notification the next poll would be after 250 ms.
-    expect(performance.now() - began).toBeLessThan(200);
+    const submitted = commands.submit(close);
+    await vi.advanceTimersByTimeAsync(20);
+    outcomes.set('c1', accepted);
+    commands.notify('another');
+    commands.notify('c1');
+    // The clock stands still: no poll finds it.
+    expect(await submitted).toEqual(accepted);
     expect(published).toEqual([{ v: 1, issued_at: 1_700_000_000_000, request_hash: null, ...close }]);
   });
 
@@ -59,15 +60,21 @@ describe('submit', () => {
 
   it('finds an outcome whose notification was lost', async () => {
     const { commands, outcomes, looks } = bus();
-    setTimeout(() => outcomes.set('c1', accepted), 20);
-    expect(await commands.submit(close)).toEqual(accepted);
+    const submitted = commands.submit(close);
+    await vi.advanceTimersByTimeAsync(20);
+    outcomes.set('c1', accepted);
+    await vi.advanceTimersByTimeAsync(250);
+    expect(await submitted).toEqual(accepted);
     expect(looks()).toBeLessThan(5);
   });
 
   it('finds an outcome without a notification at its timeout', async () => {
     const { commands, outcomes } = bus({ timeoutMs: 100 });
-    setTimeout(() => outcomes.set('c1', accepted), 20);
-    expect(await commands.submit(close)).toEqual(accepted);
+    const submitted = commands.submit(close);
+    await vi.advanceTimersByTimeAsync(20);
+    outcomes.set('c1', accepted);
+    await vi.advanceTimersByTimeAsync(80);
+    expect(await submitted).toEqual(accepted);
   });
 
   it('reads the outcomes of all waiting commands together', async () => {
@@ -75,7 +82,7 @@ describe('submit', () => {
     const { id: _id, ...rest } = close;
     const ids = Array.from({ length: 100 }, (_, index) => `c${index}`);
     const submitted = ids.map((id) => commands.submit({ ...rest, id }));
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await vi.advanceTimersByTimeAsync(20);
     const before = looks();
     for (const id of ids) outcomes.set(id, accepted);
     for (const id of ids) commands.notify(id);
@@ -86,7 +93,9 @@ describe('submit', () => {
   it('rejects when the outcomes cannot be read', async () => {
     const { commands } = bus({ fail: true });
     const { id: _id, ...rest } = close;
-    await expect(commands.submit(rest)).rejects.toThrow('no answer');
+    const rejected = expect(commands.submit(rest)).rejects.toThrow('no answer');
+    await vi.advanceTimersByTimeAsync(250);
+    await rejected;
   });
 
   it('does not append a command that has been decided', async () => {
@@ -100,12 +109,12 @@ describe('submit', () => {
     const silent = new Promise<[]>(() => {});
     for (const publish of [async (): Promise<[]> => [], () => silent]) {
       const { commands } = bus({ timeoutMs: 100, publish });
-      const began = performance.now();
-      await expect(commands.submit(close)).rejects.toMatchObject({
+      const rejected = expect(commands.submit(close)).rejects.toMatchObject({
         code: 'COMMAND_TIMEOUT',
         retryable: true,
       });
-      expect(performance.now() - began).toBeLessThan(400);
+      await vi.advanceTimersByTimeAsync(100);
+      await rejected;
     }
   });
 
@@ -117,7 +126,9 @@ describe('submit', () => {
   it('generates an id by default', async () => {
     const { commands, published } = bus({ timeoutMs: 100 });
     const { id: _id, ...rest } = close;
-    await Promise.allSettled([commands.submit(rest), commands.submit(rest)]);
+    const submitted = Promise.allSettled([commands.submit(rest), commands.submit(rest)]);
+    await vi.advanceTimersByTimeAsync(100);
+    await submitted;
     const ids = new Set(published.map((command) => (command as { id: string }).id));
     expect(ids.size).toBe(2);
   });
