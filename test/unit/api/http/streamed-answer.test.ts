@@ -5,8 +5,9 @@ import { connect } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { setImmediate as turn } from 'node:timers/promises';
 
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
 
 import { createApp } from '../../../../api/http/app.ts';
 import { limitPipelining } from '../../../../api/http/pipelining.ts';
@@ -17,8 +18,7 @@ import { createMetrics } from '../../../../infra/metrics.ts';
 
 /** Answers that are sent while they are made, through real HTTP. */
 
-/** Long enough for the slow client to take what the kernel holds between server and client, some MB. */
-const STALL_MS = 1500;
+const STALL_MS = 60_000;
 let made: Readable | null = null;
 
 const endless = defineRoute({
@@ -31,9 +31,8 @@ const endless = defineRoute({
   response: { 200: new StreamedAnswer({ 'text/plain': 'bytes' }) },
   async handler({ request }) {
     const headers = { 'Content-Length': String(2 ** 40) };
-    // As if other requests waited for the place that this one keeps, once the kernel's buffers are full.
-    const fullAt = Date.now() + 3000;
-    request.place.isWanted = () => request.query['wanted'] === '1' && Date.now() > fullAt;
+    // As if other requests waited for the place that this one keeps.
+    request.place.isWanted = () => request.query['wanted'] === '1';
     const body = { mediaType: 'text/plain', stream: request.isHead ? null : bytes() };
     return { status: 200, headers, body };
   },
@@ -63,12 +62,10 @@ function bytes(): Readable {
   return made;
 }
 
-const servers: Server[] = [];
+let server: Server;
 let port: number;
-/** Of a server that disconnects a client only after a minute without a byte. */
-let patientPort: number;
 
-async function serve(stallMs: number): Promise<number> {
+beforeAll(async () => {
   const never = (): never => {
     throw new Error('no store here');
   };
@@ -89,72 +86,88 @@ async function serve(stallMs: number): Promise<number> {
     clickhouseFor: never,
     poolFor: () => ({ query: never }),
     readiness: async () => ({ ok: true, body: {} }),
-    stallMs,
+    stallMs: STALL_MS,
   });
   const handle = app.callback();
-  const server = createServer(limitPipelining((request, response) => void handle(request, response)));
-  servers.push(server.listen(0, '127.0.0.1'));
+  server = createServer(limitPipelining((request, response) => void handle(request, response)));
+  server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  return (server.address() as AddressInfo).port;
-}
-
-beforeAll(async () => {
-  [port, patientPort] = await Promise.all([serve(STALL_MS), serve(60_000)]);
+  port = (server.address() as AddressInfo).port;
 });
 afterAll(() => {
-  for (const server of servers) {
-    server.closeAllConnections();
-    server.close();
-  }
+  server.closeAllConnections();
+  server.close();
 });
+beforeEach(() => void (made = null));
+afterEach(() => void vi.useRealTimers());
 
 const isDestroyed = (): boolean => made?.destroyed === true;
 
-function open(query = '', at = port): Socket {
-  const client = connect(at, '127.0.0.1').pause();
+function connectClient(query = ''): Socket {
+  const client = connect(port, '127.0.0.1').pause();
   client.on('error', () => {});
   client.write(`GET /api/endless/${query} HTTP/1.1\r\nHost: x\r\n\r\n`);
   return client;
 }
 
+/** A client whose answer has begun, beside a fake clock of the server, and the server's end of its connection. */
+async function open(query = ''): Promise<{ client: Socket; ours: Socket }> {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  const accepted = once(server, 'connection');
+  const client = connectClient(query);
+  const [ours] = (await accepted) as [Socket];
+  while (ours.bytesWritten === 0) await turn();
+  return { client, ours };
+}
+
+/** Reads all that arrives until the server has sent so many bytes more. */
+async function readMore({ client, ours }: Awaited<ReturnType<typeof open>>, bytes: number): Promise<void> {
+  const enough = ours.bytesWritten + bytes;
+  for (; ours.bytesWritten < enough && !ours.destroyed; await turn()) client.read();
+}
+
 it('disconnects a client that takes nothing', async () => {
-  made = null;
-  const client = open();
-  await vi.waitFor(() => expect(made).not.toBe(null));
-  await vi.waitFor(() => expect(isDestroyed()).toBe(true), 10 * STALL_MS);
+  const { client } = await open();
+  // First the kernel takes some MB.
+  for (let stalls = 0; stalls < 100 && !isDestroyed(); stalls += 1) {
+    await sleep(10);
+    vi.advanceTimersByTime(STALL_MS);
+  }
+  expect(isDestroyed()).toBe(true);
   client.destroy();
 });
 
 it('keeps a client that takes little at a time', async () => {
-  made = null;
-  const client = open();
-  let taken = 0;
-  for (const end = Date.now() + 3 * STALL_MS; Date.now() < end; await sleep(5)) {
-    taken += (client.read() as Buffer | null)?.length ?? 0;
+  const connection = await open();
+  for (let ms = 0; ms < 3 * STALL_MS; ms += STALL_MS / 2) {
+    await readMore(connection, 1);
+    vi.advanceTimersByTime(STALL_MS / 2);
   }
-  expect(taken).toBeGreaterThan(0);
   expect(isDestroyed()).toBe(false);
-  client.destroy();
+  connection.client.destroy();
+  vi.useRealTimers();
   await vi.waitFor(() => expect(isDestroyed()).toBe(true));
 });
 
-it.each([
-  { what: 'disconnects a client that takes little', takes: 20_000, isKept: false },
-  { what: 'keeps a client that takes enough', takes: 2_000_000, isKept: true },
-])('$what while others wait for its place', async ({ takes, isKept }) => {
-  made = null;
-  const client = open('?wanted=1', patientPort);
-  let taken = 0;
-  const began = Date.now();
-  for (const end = began + 11_000; Date.now() < end && !isDestroyed(); await sleep(5)) {
-    // All that has arrived at once would be too much for the slow one.
-    const due = (takes * (Date.now() - began)) / 1000 - taken;
-    const some =
-      due > 0 ? (client.read(Math.min(Math.ceil(due), client.readableLength)) as Buffer | null) : null;
-    taken += some?.length ?? 0;
+it('disconnects a client that takes little while others wait for its place', async () => {
+  const { client } = await open('?wanted=1');
+  for (let seconds = 0; seconds < 100 && !isDestroyed(); seconds += 1) {
+    client.read(20_000);
+    await sleep(10);
+    vi.advanceTimersByTime(1000);
   }
-  expect(isDestroyed()).toBe(!isKept);
+  expect(isDestroyed()).toBe(true);
   client.destroy();
+});
+
+it('keeps a client that takes enough while others wait for its place', async () => {
+  const connection = await open('?wanted=1');
+  for (let seconds = 0; seconds < 30; seconds += 1) {
+    await readMore(connection, 300_000);
+    vi.advanceTimersByTime(1000);
+  }
+  expect(isDestroyed()).toBe(false);
+  connection.client.destroy();
 });
 
 it.each([
@@ -167,8 +180,7 @@ it.each([
 });
 
 it('resets the connection when its source fails, whatever the client has not read yet', async () => {
-  made = null;
-  const client = open();
+  const client = connectClient();
   await vi.waitFor(() => expect(made).not.toBe(null));
   const ended = new Promise((resolve) => {
     client
@@ -183,7 +195,6 @@ it('resets the connection when its source fails, whatever the client has not rea
 });
 
 it('answers HEAD with the headers of GET, and keeps the connection', async () => {
-  made = null;
   const client = connect(port, '127.0.0.1');
   let text = '';
   client.on('data', (chunk) => (text += String(chunk)));
