@@ -47,6 +47,7 @@ import {
   transferEvent,
 } from '../../support/chain-messages.ts';
 import { atEnd, until } from '../../support/projection-world.ts';
+import { isConsumed } from '../../support/topic.ts';
 
 /**
  * What is sent of what the log says, from a webhook made over HTTP to what its receiver got. Real stores; the blocks, prices
@@ -257,13 +258,7 @@ async function settled(): Promise<void> {
       ['launches', topics.tokens],
       ['prices', topics.prices],
     ] as const) {
-      const heads = await world.kafka.offsets(topic);
-      const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
-        "SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = 'dispatch-' || $1",
-        [matcher],
-      );
-      const next = new Map(rows.map((row) => [row.partition, row.next_offset]));
-      if (heads.some(({ partition, high }) => next.get(partition) !== high)) return false;
+      if (!(await isConsumed(world, `dispatch-${matcher}`, topic))) return false;
     }
     const { rows } = await world.pool.query(
       'SELECT 1 FROM tds.webhook_deliveries WHERE due_at IS NOT NULL LIMIT 1',

@@ -104,14 +104,18 @@ async function matchedBy(name: string): Promise<number[]> {
   return rows.map(({ height }) => height);
 }
 
-/** Messages of a partition that the stored checkpoint is not past. */
-async function behind(name: string, partition: number): Promise<number> {
+async function checkpoint(name: string, partition: number): Promise<number> {
   const { rows } = await world.pool.query<{ next_offset: number }>(
     "SELECT next_offset FROM tds.checkpoints WHERE consumer = 'dispatch-' || $1 AND partition = $2",
     [name, partition],
   );
+  return rows[0]?.next_offset ?? Number.NaN;
+}
+
+/** Messages of a partition that the stored checkpoint is not past. */
+async function behind(name: string, partition: number): Promise<number> {
   const ends = await world.kafka.offsets(topics.chainBlocks);
-  return (ends[partition]?.high ?? Number.NaN) - (rows[0]?.next_offset ?? Number.NaN);
+  return (ends[partition]?.high ?? Number.NaN) - (await checkpoint(name, partition));
 }
 
 it('clears the alarm of a wait that an earlier process has left, though nothing is matched any more', async () => {
@@ -184,8 +188,8 @@ it('matches every message after the first webhook once, over two processes, one 
       await sleep(20);
     }
   })();
-  // Past the looks that move the checkpoints.
-  await sleep(11_000);
+  const partitions = [2048, 3072].map(partitionOfHeight);
+  for (const partition of partitions) await until(async () => (await checkpoint('both', partition)) > 0);
   await addHook();
   hasWebhook = true;
   one.wake();
@@ -196,8 +200,7 @@ it('matches every message after the first webhook once, over two processes, one 
   isDone.abort();
   await publishing;
   expect(after.length).toBeGreaterThan(20);
-  for (const height of [2048, 3072])
-    await until(async () => (await behind('both', partitionOfHeight(height))) === 0);
+  for (const partition of partitions) await until(async () => (await behind('both', partition)) === 0);
   const matched = await matchedBy('both');
   expect(after.filter((height) => !matched.includes(height))).toEqual([]);
   expect(matched.length).toBe(new Set(matched).size);

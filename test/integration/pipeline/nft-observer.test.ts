@@ -30,7 +30,7 @@ import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
 import { uriNode } from '../../support/uri-node.ts';
 import type { UriNode } from '../../support/uri-node.ts';
-import { logOf } from '../../support/topic.ts';
+import { isConsumed, logOf } from '../../support/topic.ts';
 
 /** The NFT observer with Kafka and PostgreSQL; node, gateway and hosts are simulated at their wire protocols. */
 
@@ -197,17 +197,8 @@ async function rowOf(id: bigint): Promise<Row | undefined> {
 async function untilDone(): Promise<void> {
   await vi.waitFor(
     async () => {
-      for (const [consumer, topic] of [
-        ['observe-tokens', topics.chainBlocks],
-        ['observe-nft', topics.requests],
-      ] as const) {
-        const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
-          'SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = $1 AND topic = $2',
-          [consumer, topic.name],
-        );
-        for (const { partition, high } of await world.kafka.offsets(topic))
-          if (high > 0) expect(rows).toContainEqual({ partition, next_offset: high });
-      }
+      expect(await isConsumed(world, 'observe-tokens', topics.chainBlocks)).toBe(true);
+      expect(await isConsumed(world, 'observe-nft', topics.requests)).toBe(true);
       const { rows } = await world.pool.query(
         'SELECT token_id FROM tds.nft_fetches WHERE next_at <= $1 OR (failures = 0 AND next_at IS NOT NULL)',
         [now],

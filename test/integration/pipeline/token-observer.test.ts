@@ -28,7 +28,7 @@ import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, makeBlock } from '../../support/chain-messages.ts';
 import { observerWorld } from '../../support/observer-world.ts';
 import type { ObserverWorld } from '../../support/observer-world.ts';
-import { logOf } from '../../support/topic.ts';
+import { isConsumed, logOf } from '../../support/topic.ts';
 
 let world: ObserverWorld;
 let log: ObserverWorld['log'];
@@ -130,20 +130,9 @@ async function attemptsOf(subject: Felt): Promise<Attempt | undefined> {
   return rows[0];
 }
 
-/** Waits until the checkpoint of every partition is at the end of the log. */
 async function untilConsumed(): Promise<void> {
-  const ends = (await kafka.offsets(topics.chainBlocks)).filter(({ high }) => high > 0);
-  await vi.waitFor(
-    async () => {
-      const { rows } = await pool.query<{ partition: number; next_offset: number }>(
-        "SELECT partition, next_offset FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')",
-      );
-      for (const { partition, high } of ends) {
-        expect(rows).toContainEqual({ partition, next_offset: high });
-      }
-    },
-    { timeout: 60_000, interval: 50 },
-  );
+  const isDone = (): Promise<boolean> => isConsumed(world, 'observe-tokens', topics.chainBlocks);
+  await vi.waitFor(async () => expect(await isDone()).toBe(true), { timeout: 60_000, interval: 50 });
 }
 
 async function untilDone(): Promise<void> {
