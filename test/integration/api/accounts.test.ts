@@ -834,11 +834,11 @@ describe('secrets', () => {
     expect(errors.length).toBeGreaterThan(60);
 
     const hashes = [...secrets].map((secret) => createHash('sha256').update(secret).digest('hex'));
-    const told = { lines, errors: errors.join('\n'), metrics };
-    const kept = { log, tables: tables.join('\n') };
-    for (const [where, text] of Object.entries({ ...told, ...kept })) {
-      const looked = where in told ? [...secrets, ...hashes] : [...secrets];
-      expect([where, looked.filter((secret) => text.includes(secret))]).toEqual([where, []]);
+    const exposed = { lines, errors: errors.join('\n'), metrics };
+    const stored = { log, tables: tables.join('\n') };
+    for (const [where, text] of Object.entries({ ...exposed, ...stored })) {
+      const absent = where in exposed ? [...secrets, ...hashes] : [...secrets];
+      expect([where, absent.filter((secret) => text.includes(secret))]).toEqual([where, []]);
     }
     expect(hashes.some((hash) => log.includes(hash))).toBe(true);
   });

@@ -50,7 +50,7 @@ const idOf = async (key: string): Promise<number> => {
   const found = await world.pool.query(`SELECT id FROM ${rows[0]?.name}.ads WHERE key = $1`, [key]);
   return found.rows[0]?.id;
 };
-const tell = async (id: number | string, what: 'impression' | 'click', more: Record<string, string> = {}) =>
+const report = async (id: number | string, what: 'impression' | 'click', more: Record<string, string> = {}) =>
   await call('POST', `/api/dapps/ads/${id}/${what}/`, { headers: { ...headers, ...more } });
 
 it('returns the record as decided', async () => {
@@ -104,21 +104,22 @@ it('returns one, or as many as requested, highest priority first, then least sho
   expect(await titles('placement=top&limit=9&category=games')).toEqual(all);
   // `high` is for games alone.
   expect(await titles('placement=top&category=defi')).toEqual(['low']);
-  expect((await tell(await idOf('low'), 'impression')).status).toBe(204);
+  expect((await report(await idOf('low'), 'impression')).status).toBe(204);
   expect(await titles('placement=top&limit=9&category=defi')).toEqual(['also-low', 'low']);
 });
 
 it('shows an ad with a cap of 100 exactly 100 times', async () => {
   const id = await idOf('capped');
-  for (let i = 0; i < 3; i += 1) await Promise.all(Array.from({ length: 33 }, () => tell(id, 'impression')));
+  for (let i = 0; i < 3; i += 1)
+    await Promise.all(Array.from({ length: 33 }, () => report(id, 'impression')));
   expect(await shown('placement=capped')).toMatchObject([{ impression_count: 99 }]);
-  expect((await tell(id, 'impression')).status).toBe(204);
+  expect((await report(id, 'impression')).status).toBe(204);
   expect(await shown('placement=capped')).toEqual([]);
 });
 
 it('counts each of 200 concurrent impressions, beyond the cap too', async () => {
   const id = await idOf('crowded');
-  const answers = await Promise.all(Array.from({ length: 200 }, () => tell(id, 'impression')));
+  const answers = await Promise.all(Array.from({ length: 200 }, () => report(id, 'impression')));
   expect(new Set(answers.map(({ status, text }) => `${status}${text}`))).toEqual(new Set(['204']));
   expect(await shown('placement=crowded')).toEqual([]);
   // Another cap shows what is counted.
@@ -129,12 +130,12 @@ it('counts each of 200 concurrent impressions, beyond the cap too', async () => 
 it('counts clicks and impressions separately, and rejects an unknown ad', async () => {
   const id = await idOf('timed');
   clock = START;
-  await tell(id, 'click');
-  await tell(id, 'click');
-  await tell(id, 'impression');
+  await report(id, 'click');
+  await report(id, 'click');
+  await report(id, 'impression');
   expect(await shown('placement=timed')).toMatchObject([{ impression_count: 1, click_count: 2 }]);
-  for (const unknown of [0, -1, 999_999]) expect((await tell(unknown, 'click')).status).toBe(404);
-  expect((await tell('x', 'impression')).status).toBe(404);
+  for (const unknown of [0, -1, 999_999]) expect((await report(unknown, 'click')).status).toBe(404);
+  expect((await report('x', 'impression')).status).toBe(404);
 });
 
 it('counts a repeat under one Idempotency-Key once, but not that of another ad or event', async () => {
@@ -143,9 +144,9 @@ it('counts a repeat under one Idempotency-Key once, but not that of another ad o
     (await shown('placement=top&limit=9')).find((one: { id: number }) => one.id === id);
   const before = [await countsOf(low), await countsOf(other)];
   const once = { 'Idempotency-Key': randomUUID() };
-  for (let i = 0; i < 3; i += 1) expect((await tell(low, 'impression', once)).status).toBe(204);
-  await tell(low, 'click', once);
-  await tell(other, 'impression', once);
+  for (let i = 0; i < 3; i += 1) expect((await report(low, 'impression', once)).status).toBe(204);
+  await report(low, 'click', once);
+  await report(other, 'impression', once);
   expect(await countsOf(low)).toMatchObject({
     impression_count: before[0].impression_count + 1,
     click_count: before[0].click_count + 1,
@@ -176,6 +177,6 @@ it('accepts an event once it is in the log, also while the projector is stopped,
   await publisher.close();
   await world.startProjector();
   await expect.poll(count, { timeout: 15_000 }).toBe(before + 2);
-  expect((await tell(id, 'impression')).status).toBe(204);
+  expect((await report(id, 'impression')).status).toBe(204);
   expect(await count()).toBe(before + 3);
 });

@@ -134,8 +134,8 @@ describe('an import', () => {
       tokens: [{ address: '0x1', verified: true, logo: 'https://a.example/1.png' }, { address: '0x2' }],
     };
     const before = await everything();
-    const said = await preview(first);
-    expect(said).toEqual({
+    const previewed = await preview(first);
+    expect(previewed).toEqual({
       isGood: true,
       counts: {
         categories: counts(1, 0, 0),
@@ -145,7 +145,7 @@ describe('an import', () => {
       },
     });
     expect(await everything()).toEqual(before);
-    expect(await take(first)).toEqual(said);
+    expect(await take(first)).toEqual(previewed);
     const after = await everything();
     expect(await take(first)).toEqual({
       isGood: true,

@@ -461,7 +461,7 @@ describe('GET /api/blocks/{block}/', () => {
     expect([newest.transfers, newest.fees, newest.status]).toEqual([4, [], 'ACCEPTED_ON_L2']);
   });
 
-  it('answers 404 for what is no indexed block', async () => {
+  it('answers 404 for a block that is not indexed', async () => {
     for (const id of ['12', '4294967295', '99999999999', '-1', '1.0', 'x', hashAt(12), COIN, '0x'])
       expect([id, (await block(id)).status]).toEqual([id, 404]);
   });

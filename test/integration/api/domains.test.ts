@@ -74,8 +74,8 @@ describe('a check', () => {
       aDomain('xn--bcher-kva.check', { status: 'whitelisted', category: '', risk_level: null }),
     );
     const before = Date.now();
-    const said = await check('evil.check');
-    expect(said).toEqual({
+    const checked = await check('evil.check');
+    expect(checked).toEqual({
       domain: 'evil.check',
       status: 'blacklisted',
       risk_level: 'medium',
@@ -84,11 +84,11 @@ describe('a check', () => {
       matched_domain: 'evil.check',
       match_type: 'exact',
       source: 'test',
-      checked_at: said.checked_at,
-      expires_at: said.expires_at,
+      checked_at: checked.checked_at,
+      expires_at: checked.expires_at,
     });
-    expect(Date.parse(said.checked_at)).toBeGreaterThanOrEqual(before);
-    expect(Date.parse(said.expires_at) - Date.parse(said.checked_at)).toBe(300_000);
+    expect(Date.parse(checked.checked_at)).toBeGreaterThanOrEqual(before);
+    expect(Date.parse(checked.expires_at) - Date.parse(checked.checked_at)).toBe(300_000);
     for (const text of [
       'EVIL.Check',
       'evil.check.',
@@ -130,18 +130,18 @@ describe('a check', () => {
       aDomain('waiting.bad.parent', { status: 'pending' }),
       aDomain('waiting.parent', { status: 'pending' }),
     );
-    const said = async (domain: string): Promise<unknown[]> => {
+    const verdictOn = async (domain: string): Promise<unknown[]> => {
       const { status, matched_domain: matched, match_type: type } = await check(domain);
       return [status, matched, type];
     };
-    expect(await said('a.b.bad.parent')).toEqual(['blacklisted', 'bad.parent', 'parent']);
-    expect(await said('good.bad.parent')).toEqual(['whitelisted', 'good.bad.parent', 'exact']);
-    expect(await said('x.good.bad.parent')).toEqual(['whitelisted', 'good.bad.parent', 'parent']);
-    expect(await said('x.fine.parent')).toEqual(['whitelisted', 'fine.parent', 'parent']);
-    expect(await said('x.hacked.fine.parent')).toEqual(['blacklisted', 'hacked.fine.parent', 'parent']);
-    expect(await said('retired.bad.parent')).toEqual(['blacklisted', 'bad.parent', 'parent']);
-    expect(await said('waiting.bad.parent')).toEqual(['blacklisted', 'bad.parent', 'parent']);
-    expect(await said('waiting.parent')).toEqual(['unknown', null, 'none']);
+    expect(await verdictOn('a.b.bad.parent')).toEqual(['blacklisted', 'bad.parent', 'parent']);
+    expect(await verdictOn('good.bad.parent')).toEqual(['whitelisted', 'good.bad.parent', 'exact']);
+    expect(await verdictOn('x.good.bad.parent')).toEqual(['whitelisted', 'good.bad.parent', 'parent']);
+    expect(await verdictOn('x.fine.parent')).toEqual(['whitelisted', 'fine.parent', 'parent']);
+    expect(await verdictOn('x.hacked.fine.parent')).toEqual(['blacklisted', 'hacked.fine.parent', 'parent']);
+    expect(await verdictOn('retired.bad.parent')).toEqual(['blacklisted', 'bad.parent', 'parent']);
+    expect(await verdictOn('waiting.bad.parent')).toEqual(['blacklisted', 'bad.parent', 'parent']);
+    expect(await verdictOn('waiting.parent')).toEqual(['unknown', null, 'none']);
   });
 
   it('blacklists no domain because of a public suffix', async () => {
@@ -224,11 +224,11 @@ describe('the changes', () => {
   /** A client that keeps a copy, and asks so much at a time. */
   const client = () => {
     const copy = new Map<string, Copied>();
-    const told: string[] = [];
+    const changes: string[] = [];
     let since = '';
     return {
       copy,
-      told,
+      changes,
       since: () => since,
       async ask(limit: number): Promise<boolean> {
         const from = since === '' ? '' : `since=${since}&`;
@@ -239,10 +239,10 @@ describe('the changes', () => {
         } = await get(`${DOMAINS}changes/?${from}limit=${limit}`);
         expect(results.length).toBeLessThanOrEqual(limit);
         for (const { domain, change, status, reason } of results) {
-          told.push(`${domain} ${change}`);
+          changes.push(`${domain} ${change}`);
           if (change === 'removed') copy.delete(domain);
           else {
-            // What is told as changed the client has.
+            // The client has what changed.
             if (change === 'changed') expect(copy.has(domain), domain).toBe(true);
             copy.set(domain, { status, reason });
           }
@@ -260,13 +260,13 @@ describe('the changes', () => {
   it('are returned as additions, changes and removals, at any page size', async () => {
     const ours = client();
     await ours.catchUp(1000);
-    const before = ours.told.length;
+    const before = ours.changes.length;
     const nothing = ours.since();
     expect(await ours.ask(10)).toBe(false);
     expect(ours.since()).toBe(nothing);
     await listed(...Array.from({ length: 7 }, (_, i) => aDomain(`n${i}.changes`)));
     await ours.catchUp(3);
-    expect(ours.told.slice(before)).toEqual(Array.from({ length: 7 }, (_, i) => `n${i}.changes added`));
+    expect(ours.changes.slice(before)).toEqual(Array.from({ length: 7 }, (_, i) => `n${i}.changes added`));
     await listed(
       aDomain('n1.changes', { reason: 'another' }),
       aDomain('n2.changes', { active: false }),
@@ -276,10 +276,10 @@ describe('the changes', () => {
     );
     await ours.catchUp(2);
     const news = ['n1.changes changed', 'n2.changes removed', 'n3.changes removed', 'n4.changes changed'];
-    expect(ours.told.slice(before + 7)).toEqual(news);
+    expect(ours.changes.slice(before + 7)).toEqual(news);
     await listed(aDomain('n2.changes'));
     await ours.catchUp(2);
-    expect(ours.told.slice(before + 11)).toEqual(['n2.changes added']);
+    expect(ours.changes.slice(before + 11)).toEqual(['n2.changes added']);
     const fresh = client();
     await fresh.catchUp(1);
     expect(fresh.copy).toEqual(ours.copy);

@@ -112,7 +112,7 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     expect((await call(1)).isAllowed).toBe(true);
   });
 
-  it('counts a success for another hour at most after the clock was set back, and not at all after it was by more', async () => {
+  it('counts a success for another hour at most after the clock was set back, and not at all if by more than that', async () => {
     await call(1);
     time -= 1000;
     const refused = await call(1);
@@ -138,7 +138,7 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     expect((await next().reserve(name, 1)).isAllowed).toBe(true);
   });
 
-  it('tells a call rejected by running calls when the next one may be made after they succeed', async () => {
+  it('names, to a call rejected because of running ones, the time of the next one if they succeed', async () => {
     const running = await Promise.all([next().reserve(name, 2), next().reserve(name, 2)]);
     const refused = await next().reserve(name, 2);
     expect([refused.isAllowed, refused.remaining]).toEqual([false, 0]);
@@ -308,7 +308,7 @@ describe.each(['shared', 'local'])('failures of an address, %s', (kind) => {
     expect(await next().blockedFor(name)).toBe(0);
   });
 
-  it('block it for a window at most after the clock was set back, and not at all after it was by more', async () => {
+  it('block it for a window at most after the clock was set back, and not at all if by more than that', async () => {
     for (let i = 0; i < 10; i += 1) await next().record(name);
     time -= 2;
     expect(await next().blockedFor(name)).toBe(WINDOW);
@@ -372,7 +372,7 @@ describe.each(['shared', 'local'])('calls a minute, %s', (kind) => {
     expect(await take(60_000)).toEqual([false, 0, 10_000]);
   });
 
-  it('are limited for another minute at most after the clock was set back, and not at all after it was by more', async () => {
+  it('are limited for another minute at most after the clock was set back, and not at all if by more than that', async () => {
     const take = async () => await next().take(name, 1);
     expect((await take()).isAllowed).toBe(true);
     time -= 1000;
@@ -462,7 +462,7 @@ describe('log-ins', () => {
     for (let i = 0; i < 10; i += 1) expect(await fail([`ip:${name}-z`, `user:${name}-x`])).toBeNull();
   });
 
-  it('are limited for a minute at most after the clock was set back, and not at all after it was by more', async () => {
+  it('are limited for a minute at most after the clock was set back, and not at all if by more than that', async () => {
     const user = `user:${name}`;
     for (let i = 0; i < 10; i += 1) expect(await fail([`ip:${name}`, user])).toBeNull();
     time -= 1000;

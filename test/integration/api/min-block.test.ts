@@ -170,7 +170,7 @@ it('a block that was reverted is waited for again', async () => {
   expect(waitedMs).toBeLessThan(4000);
 });
 
-it('a client that leaves is no longer waited for', async () => {
+it('stops waiting for a client that has disconnected', async () => {
   const left = new AbortController();
   const asked = fetch(`${world.url}/api/tokens/`, {
     headers: { 'api-key': apiKey, 'X-Min-Block': '1000', 'X-Request-Id': 'leaver' },
@@ -189,7 +189,7 @@ it('a client that leaves is no longer waited for', async () => {
   expect(line()?.ms).toBeLessThan(1500);
 });
 
-it('a height that is none is rejected by name, once the caller is known', async () => {
+it('rejects an invalid height by name, once the caller is known', async () => {
   for (const wrong of ['x', '-1', '1.5', '0x10', '9'.repeat(30)]) {
     const { status, json } = await ask(world.call, '/api/tokens/', wrong);
     expect([status, Object.keys(json.errors ?? {})], wrong).toEqual([400, ['X-Min-Block']]);

@@ -76,8 +76,8 @@ async function publish(
   tokenId: string,
   found: Partial<NftMessage> & Pick<NftMessage, 'type'>,
 ): Promise<void> {
-  const said = { name: null, description: null, image: null, external_url: null, animation_url: null };
-  const fetched = { uri: 'https://example.org/1.json', ...said, attributes: [] };
+  const empty = { name: null, description: null, image: null, external_url: null, animation_url: null };
+  const fetched = { uri: 'https://example.org/1.json', ...empty, attributes: [] };
   const failed = {
     uri: null,
     cause: 'unavailable',

@@ -61,7 +61,7 @@ let clickhouse: ClickHouse;
 let publisher: Publisher;
 let run: ProjectionRun;
 /** All that was published, in its order. */
-const said: Point[] = [];
+const published: Point[] = [];
 
 const log = createLogger('test', 'silent');
 const metrics = createProjectionMetrics(createMetrics('test'));
@@ -127,13 +127,15 @@ async function publish(points: readonly Point[]): Promise<void> {
     topics.prices,
     values.map((value) => ({ key: value.token, value })),
   );
-  said.push(...points);
+  published.push(...points);
   await until(async () => await atEnd(world.kafka, world.pool, topics.prices, ['prices']));
 }
 
-/** What is known of a token: of two points of one moment the one that was said later. */
+/** What is known of a token: of two points of one moment the one that was published later. */
 function pointsOf(token: Felt): Point[] {
-  const byTime = new Map(said.filter((point) => point.token === token).map((point) => [point.at, point]));
+  const byTime = new Map(
+    published.filter((point) => point.token === token).map((point) => [point.at, point]),
+  );
   return [...byTime.values()].toSorted((a, b) => a.at - b.at);
 }
 
@@ -254,10 +256,10 @@ it('returns the prices of many tokens at many times in one call', async () => {
 }, 60_000);
 
 it('changes only its own bucket for late and duplicate points', async () => {
-  await publish(said.filter(() => random.chance(100)));
+  await publish(published.filter(() => random.chance(100)));
   await publish(CORNERS.flatMap(around));
   // Another price of the same moment: the later word counts.
-  await publish(said.filter(() => random.chance(50)).map((point) => ({ ...point, price: anyPrice() })));
+  await publish(published.filter(() => random.chance(50)).map((point) => ({ ...point, price: anyPrice() })));
   await expectPrices();
 }, 120_000);
 

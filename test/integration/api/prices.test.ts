@@ -51,8 +51,8 @@ beforeAll(async () => {
         const message = requestsMessage.parse(JSON.parse(value.toString()));
         if (message.type !== 'price.requested') continue;
         requests.push(message.token);
-        const said = feed.get(message.token);
-        if (said !== undefined) await publish(message.token, said, message.requested_at);
+        const found = feed.get(message.token);
+        if (found !== undefined) await publish(message.token, found, message.requested_at);
       }
     },
     onCrash: () => {},
@@ -74,14 +74,14 @@ const blockHash = (height: number): Felt => toFelt(0xb10c_0000n + BigInt(height)
 
 async function publish(
   token: Felt,
-  said: { price: string; observed_at: number } | 'nothing new',
+  found: { price: string; observed_at: number } | 'nothing new',
   requested_at?: number,
 ): Promise<void> {
   const common = { v: 1, token, source: 'test', requested_at };
   const value = pricesMessage.parse(
-    said === 'nothing new'
+    found === 'nothing new'
       ? { ...common, type: 'price.unchanged', reason: 'unknown', observed_at: Date.now() }
-      : { ...common, type: 'price.observed', confidence: '0.99', ...said },
+      : { ...common, type: 'price.observed', confidence: '0.99', ...found },
   );
   await publisher.publish(topics.prices, [{ key: token, value }]);
 }

@@ -52,7 +52,7 @@ function put(
 
 const first = (wallet: Wallet, blob = 'c2VjcmV0', version = 1): Promise<Answer> =>
   put(wallet, { blob, version, auth_key: wallet.authKey });
-const said = ({ status, json }: Answer): unknown => [status, json.error];
+const errorOf = ({ status, json }: Answer): unknown => [status, json.error];
 
 describe('a wallet', () => {
   it('stores a blob, reads it back unchanged, and replaces it', async () => {
@@ -78,7 +78,7 @@ describe('a wallet', () => {
     }
     expect((await put(wallet, { blob: 'merged', version: 5 })).status).toBe(200);
     // The same PUT once more is a conflict as written.
-    expect(said(await put(wallet, { blob: 'merged', version: 5 }))).toEqual([409, 'Version conflict']);
+    expect(errorOf(await put(wallet, { blob: 'merged', version: 5 }))).toEqual([409, 'Version conflict']);
     expect((await get(wallet)).json.blob).toBe('merged');
   });
 
@@ -87,16 +87,16 @@ describe('a wallet', () => {
     const other = randomBytes(32).toString('hex');
     await first(wallet);
     for (const [i, key] of [null, 7, '', 'xyz', 'ab'.repeat(1000), other].entries()) {
-      expect(said(await put(wallet, { blob: 'x', version: i + 2, auth_key: key })), `${i}`).toEqual([
+      expect(errorOf(await put(wallet, { blob: 'x', version: i + 2, auth_key: key })), `${i}`).toEqual([
         200,
         undefined,
       ]);
     }
-    expect(said(await put(wallet, { blob: 'y', version: 9, auth_key: other }, { key: other }))).toEqual([
+    expect(errorOf(await put(wallet, { blob: 'y', version: 9, auth_key: other }, { key: other }))).toEqual([
       403,
       'Invalid signature',
     ]);
-    expect(said(await get(wallet, { key: other }))).toEqual([403, 'Invalid signature']);
+    expect(errorOf(await get(wallet, { key: other }))).toEqual([403, 'Invalid signature']);
     expect((await get(wallet)).json.blob).toBe('x');
   });
 
@@ -131,13 +131,13 @@ describe('the order of checks', () => {
       [{ 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': 'ü' }, wallet, [403, 'Invalid signature']],
     ];
     for (const [headers, of, answer] of cases) {
-      expect(said(await world.call('GET', pathOf(of), { headers }))).toEqual(answer);
+      expect(errorOf(await world.call('GET', pathOf(of), { headers }))).toEqual(answer);
       const put = await world.call('PUT', pathOf(of), {
         headers,
         json: { blob: 'b', version: 1, auth_key: 'ab' },
       });
       // A first PUT has its key with it, so there is a signature to check.
-      expect(said(put)).toEqual(answer);
+      expect(errorOf(put)).toEqual(answer);
     }
     const headers = { 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': 'ab' };
     for (const path of [pathOf(stranger), '/api/vendor/sync/%00/', '/api/vendor/sync/caf%C3%A9/']) {
@@ -145,11 +145,14 @@ describe('the order of checks', () => {
     }
     // The version is not told to who cannot sign.
     const unsigned = await put(wallet, { blob: 'b', version: 1 }, { key: stranger.authKey });
-    expect([said(unsigned), unsigned.json.server_version]).toEqual([[403, 'Invalid signature'], undefined]);
+    expect([errorOf(unsigned), unsigned.json.server_version]).toEqual([
+      [403, 'Invalid signature'],
+      undefined,
+    ]);
     // An upper-case digest is another text.
     const loud = sign(wallet.authKey, ['GET', wallet.lookupHash, timestamp]).toUpperCase();
     const shouted = { 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': loud };
-    expect(said(await world.call('GET', pathOf(wallet), { headers: shouted }))).toEqual([
+    expect(errorOf(await world.call('GET', pathOf(wallet), { headers: shouted }))).toEqual([
       403,
       'Invalid signature',
     ]);
@@ -182,12 +185,15 @@ describe('the order of checks', () => {
     ];
     for (const parts of wrong) {
       const headers = { 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': sign(wallet.authKey, parts) };
-      expect(said(await world.call('GET', pathOf(wallet), { headers }))).toEqual([403, 'Invalid signature']);
+      expect(errorOf(await world.call('GET', pathOf(wallet), { headers }))).toEqual([
+        403,
+        'Invalid signature',
+      ]);
     }
     const signature = sign(wallet.authKey, ['PUT', wallet.lookupHash, timestamp, bodyHash]);
     const headers = { 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': signature };
     const swapped = await world.call('PUT', pathOf(wallet), { headers, json: { blob: 'c', version: 2 } });
-    expect(said(swapped)).toEqual([403, 'Invalid signature']);
+    expect(errorOf(swapped)).toEqual([403, 'Invalid signature']);
   });
 
   it('an invalid body is answered 400, one that is too large 413', async () => {
@@ -235,7 +241,7 @@ it('of concurrent PUTs exactly one succeeds', async () => {
   );
   expect(firsts.filter(({ status }) => status === 200)).toHaveLength(1);
   for (const answer of firsts.filter(({ status }) => status !== 200)) {
-    expect(said(answer)).toEqual([403, 'Invalid signature']);
+    expect(errorOf(answer)).toEqual([403, 'Invalid signature']);
   }
   const winner = firsts.findIndex(({ status }) => status === 200);
   const owner = { ...wallet, authKey: keys[winner] ?? '' };
@@ -247,7 +253,7 @@ it('of concurrent PUTs exactly one succeeds', async () => {
   );
   expect(later.filter(({ status }) => status === 200)).toHaveLength(1);
   for (const answer of later.filter(({ status }) => status !== 200)) {
-    expect([said(answer), answer.json.server_version]).toEqual([[409, 'Version conflict'], 20]);
+    expect([errorOf(answer), answer.json.server_version]).toEqual([[409, 'Version conflict'], 20]);
   }
   const stored = later.findIndex(({ status }) => status === 200);
   expect((await get(owner)).json.blob).toBe(`later ${stored}`);

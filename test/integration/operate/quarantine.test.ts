@@ -279,7 +279,7 @@ describe('an event', () => {
     expect(again).toEqual({ code: 1, stdout: '', stderr: '0xb10c:8 is already resolved: skipped\n' });
   });
 
-  test('beyond the limit of a list is announced, and a filter that matches none says so', async () => {
+  test('beyond the limit of a list is announced, and so is that no entry matches', async () => {
     await publishEvent('0xb10c:9', 79);
     await publishEvent('0xb10c:10', 79);
     const first = await command('list', '--block', '79', '--limit', '1');
@@ -306,6 +306,6 @@ test('a command whose stdout is closed exits without an error', async () => {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   child.stdout.destroy();
-  const [said, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-  expect({ said, code }).toEqual({ said: '', code: 0 });
+  const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+  expect({ stderr, code }).toEqual({ stderr: '', code: 0 });
 });

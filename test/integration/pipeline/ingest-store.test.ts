@@ -192,7 +192,7 @@ test('finished chunks to repair have a due repair in their range', async () => {
   expect(await store.finishedChunksToRepair()).toEqual([]);
 });
 
-test('counts of comparisons add up, and what was verified is known to hold by version', async () => {
+test('adds up counts of comparisons, and lists the versions of verified blocks', async () => {
   const counts = createCommitmentStore(pool);
   expect(await counts.verifiedVersions('block_hash')).toEqual([]);
   expect(await counts.lowest()).toBeNull();

@@ -117,7 +117,7 @@ test.each([1, 5, 40])('a reorg %i deep is reverted newest first and replaced', a
   }
 });
 
-test('blocks that replace others are told so also after a failure between', async () => {
+test('a block that replaces another is published as its replacement, also if storing the revert failed at first', async () => {
   world = await ingestWorld({ seed: 'interrupted-reorg', initialHead: 30 });
   let [hasReverted, hasFailed] = [false, false];
   world.start({

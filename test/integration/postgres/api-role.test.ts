@@ -304,7 +304,7 @@ describe('an owner of the database that is no superuser', () => {
     await pool.end();
   });
 
-  it('is told how to get the right to change a role that another one created', async () => {
+  it('gets the GRANT that it lacks to change a role of another owner in the error', async () => {
     await owner.query(`REVOKE ${reader} FROM ${plain}`);
     await asOwner(async (pool) => {
       await expect(grantApiRole(pool, urlOf(reader))).rejects.toMatchObject({

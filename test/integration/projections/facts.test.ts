@@ -103,7 +103,7 @@ describe('tokens', () => {
   function expected(messages: readonly TokensMessage[], address: Felt): TokenRow | undefined {
     const about = messages.filter((one) => one.token === address);
     if (about.length === 0) return undefined;
-    const said = about.findLast((one) => one.type === 'token.described');
+    const described = about.findLast((one) => one.type === 'token.described');
     const lists = about.filter((one) => one.type === 'token.listed');
     const last = <K extends 'verified' | 'common' | 'public' | 'hidden'>(key: K): boolean =>
       lists.findLast((list) => list[key] !== undefined)?.[key] ?? false;
@@ -111,13 +111,13 @@ describe('tokens', () => {
       value?.replaceAll('\u0000', '␀') ?? null;
     return {
       token: address,
-      standard: said?.standard ?? null,
-      class_hash: said?.class_hash ?? null,
-      name: visible(said?.name),
-      symbol: visible(said?.symbol),
-      decimals: said?.decimals ?? null,
-      first_block: said?.block ?? null,
-      described_at: said?.observed_at ?? null,
+      standard: described?.standard ?? null,
+      class_hash: described?.class_hash ?? null,
+      name: visible(described?.name),
+      symbol: visible(described?.symbol),
+      decimals: described?.decimals ?? null,
+      first_block: described?.block ?? null,
+      described_at: described?.observed_at ?? null,
       verified: last('verified'),
       common: last('common'),
       public: last('public'),

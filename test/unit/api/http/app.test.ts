@@ -843,7 +843,7 @@ describe('headers', () => {
     expect(await id()).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it('tell the indexed block once there is one', async () => {
+  it('name the indexed block once there is one', async () => {
     expect((await call('GET', '/api/things/a/')).headers.get('x-indexed-block')).toBeNull();
     expect((await call('GET', '/readyz')).status).toBe(503);
     height = 0;

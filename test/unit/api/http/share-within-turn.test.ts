@@ -17,7 +17,7 @@ test('runs once for the same arguments within a turn, after all have asked', asy
   expect(work).toHaveBeenCalledTimes(2);
 });
 
-test('gives nobody what was read before they asked', async () => {
+test('never answers a call with a read that began before it', async () => {
   const answers: ((value: number) => void)[] = [];
   const read = shareWithinTurn(async () => await new Promise<number>((resolve) => answers.push(resolve)));
   const early = read();

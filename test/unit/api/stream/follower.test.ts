@@ -156,8 +156,8 @@ it('gives nothing from below the height that a client began with, however deep a
   const client = follow(filter, 8);
   expect(contents(await client.read())).toHaveLength(4);
   revert(5, 9, 100);
-  const [told] = await client.read();
-  expect([told?.type, JSON.parse(told?.data ?? '')]).toMatchObject([
+  const [message] = await client.read();
+  expect([message?.type, JSON.parse(message?.data ?? '')]).toMatchObject([
     'undo',
     { last_valid: { height: 5, hash: hashOf(5) }, from: 6, to: 9, hashes: [6, 7, 8, 9].map(hashOf) },
   ]);
@@ -168,7 +168,7 @@ it('gives nothing from below the height that a client began with, however deep a
   expect(contents(await client.read())).toEqual(['transfer 8 coin', 'block 8']);
   // A client that resumes keeps its floor.
   const digest = digestOf(JSON.stringify(filter));
-  for (const cursor of [told?.cursor, JSON.parse(told?.data ?? '').last_valid_cursor])
+  for (const cursor of [message?.cursor, JSON.parse(message?.data ?? '').last_valid_cursor])
     expect(decodeCursor(cursor, digest)).toMatchObject({ last: null, next: 8, floor: 8 });
 });
 

@@ -20,9 +20,9 @@ test('an alarm has the meaning and the action of docs/operations.md', () => {
     }));
   expect(rows).toHaveLength(14);
   for (const { name, meaning, action } of rows) {
-    const told = remedyOf(name.replace('CHUNK', 'live').replace('ADDRESS', '0x1'));
+    const remedy = remedyOf(name.replace('CHUNK', 'live').replace('ADDRESS', '0x1'));
     // The titles of two sections are shortened in the table.
-    expect({ name, ...told }).toEqual({
+    expect({ name, ...remedy }).toEqual({
       name,
       meaning,
       action: action.replace('"Halted partitions" in', '"Halted partitions and quarantine" in'),

@@ -67,7 +67,7 @@ test('a confirmed subscription calls back for each head and each reorg', async (
   await expect.poll(() => changes).toBe(2);
 });
 
-test('what is no announcement is passed over', async () => {
+test('ignores messages that announce no head', async () => {
   subscribe();
   await live();
   for (const text of [
@@ -135,7 +135,7 @@ test('a closed subscription neither calls back nor connects', async () => {
   expect(sockets).toHaveLength(1);
 });
 
-test('a node that is away is connected to once it is back', async () => {
+test('connects to an unavailable node once it is back', async () => {
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, 'close');

@@ -141,7 +141,7 @@ describe('isFee', () => {
     expect(flags(events, fields)).toEqual(expected);
   });
 
-  test('also while the fee token has not been told apart', () => {
+  test('a fee transfer of a token of unknown standard', () => {
     const body = block([transaction([pay()], { fee: '700' })]);
     expect(decodeBlock(body, {}).transfers).toMatchObject([{ kind: 'unknown', amount: 700n, isFee: true }]);
   });
@@ -167,7 +167,7 @@ describe('eventIndex', () => {
     [0, -1],
     [0.5, 0],
     [Number.NaN, 0],
-  ])('refuses what could not be told apart: position %d, item %d', (position, item) => {
+  ])('rejects position %d, item %d, whose index is out of range', (position, item) => {
     expect(() => eventIndex(position, item)).toThrow(RangeError);
   });
 

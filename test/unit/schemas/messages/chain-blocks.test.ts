@@ -60,9 +60,9 @@ test('transactions are refused exactly when zod refuses them, for the same reaso
       expect(found.success).toBe(expected.success);
       if (expected.success) return;
       refused += 1;
-      const told = (error: z.ZodError, skip: number) =>
+      const issuesOf = (error: z.ZodError, skip: number) =>
         error.issues.map((issue) => `${issue.path.slice(skip).join('.')}: ${issue.message}`);
-      if (!found.success) expect(told(found.error, 1)).toEqual(told(expected.error, 0));
+      if (!found.success) expect(issuesOf(found.error, 1)).toEqual(issuesOf(expected.error, 0));
     }),
     { numRuns: 2000 },
   );
