@@ -21,7 +21,7 @@ const haltRow = z.object({
 const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
 const repairsRow = z.object({ pending: z.int(), oldest: z.date().nullable() });
 
-export type Halt = z.infer<typeof haltRow>;
+export type ProjectionHalt = z.infer<typeof haltRow>;
 export type Alarm = z.infer<typeof alarmRow>;
 
 /** How far a projection has read one partition. */
@@ -35,7 +35,7 @@ export interface ServiceHealth {
   readonly lags: readonly Lag[];
   readonly isLogAvailable: boolean;
   readonly roles: readonly RoleState[];
-  readonly halts: readonly Halt[];
+  readonly halts: readonly ProjectionHalt[];
   readonly alarms: readonly Alarm[];
   /** Blocks with a pending repair. */
   readonly repairs: z.infer<typeof repairsRow>;
@@ -70,7 +70,7 @@ export async function serviceHealth(
 export async function projectionHalts(
   db: Sql,
   { shadows }: { readonly shadows: boolean } = { shadows: false },
-): Promise<Halt[]> {
+): Promise<ProjectionHalt[]> {
   return await sqlRows(
     db,
     haltRow,

@@ -1,4 +1,4 @@
-import type { CheckSettings, Comparison } from './commitments.ts';
+import type { CheckSettings, CommitmentComparison } from './commitments.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { BlockId, CallOptions, FetchedBlock } from '../node/types.ts';
 import { createEventCheck } from './event-checks.ts';
@@ -42,7 +42,7 @@ export function withBlockChecks({ node, clock, ...settings }: BlockCheckDeps): I
   const checkHeader = createHeaderCheck({ ...settings, isLeftOut, fetch: node.getBlockWithReceipts });
   const fetch = async (
     id: BlockId,
-    comparisons: Comparison[],
+    comparisons: CommitmentComparison[],
     options?: CallOptions,
   ): Promise<FetchedBlock> => {
     const { details, ...block } = await node.getBlockWithReceipts(id, options);
@@ -64,7 +64,7 @@ export function withBlockChecks({ node, clock, ...settings }: BlockCheckDeps): I
       return header;
     },
     async getBlockWithReceipts(id, options) {
-      const comparisons: Comparison[] = [];
+      const comparisons: CommitmentComparison[] = [];
       const fetched = await fetch(id, comparisons, options);
       if (mode === 'off') return fetched;
       const isWhole = !isLeftOut(fetched.body, 'events', options);

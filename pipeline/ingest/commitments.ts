@@ -34,7 +34,7 @@ export interface CommitmentStore {
 }
 
 /** Comparison of a block with a commitment. */
-export interface Comparison {
+export interface CommitmentComparison {
   readonly commitment: Commitment;
   readonly outcome: CheckOutcome;
   /** False if the outcome says nothing about the commitment, as for a block without events. */
@@ -65,9 +65,9 @@ export interface CommitmentChecks {
   /** Mismatches in a row of a commitment that is not enforced for the versions of these blocks. */
   mismatchesInARow(commitment: Commitment): number;
   /** Counts the comparisons of a block that was not refused. They are stored once it is published. */
-  compared(block: BlockBody, comparisons: readonly Comparison[]): void;
+  compared(block: BlockBody, comparisons: readonly CommitmentComparison[]): void;
   /** Stores within seconds that a block was refused. */
-  refused(block: ComparedBlock, comparison: Omit<Comparison, 'outcome'>): Promise<void>;
+  refused(block: ComparedBlock, comparison: Omit<CommitmentComparison, 'outcome'>): Promise<void>;
   /** Stores the comparisons of these blocks within seconds, and at once the first verified one of a Starknet version. */
   published(blocks: readonly BlockBody[]): Promise<void>;
   /** Forgets versions of which only a few blocks, all from this height on, were verified. */
@@ -200,13 +200,13 @@ export function createCommitmentChecks(deps: CommitmentChecksDeps): CommitmentCh
   const counter = createCounter(deps);
   const asked = new Map<Commitment, number>();
   const mismatches = new Map<Commitment, number>();
-  const unpublished = new WeakMap<BlockBody, readonly Comparison[]>();
+  const unpublished = new WeakMap<BlockBody, readonly CommitmentComparison[]>();
   let oldBlocks = 0;
   const nameOf = createVersionNames(store);
 
   const count = async (
     { height, starknet_version }: ComparedBlock,
-    { commitment, outcome, isConclusive }: Comparison,
+    { commitment, outcome, isConclusive }: CommitmentComparison,
   ): Promise<void> => {
     if (!isConclusive) return;
     const version = await nameOf(starknet_version, outcome);

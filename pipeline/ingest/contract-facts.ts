@@ -1,7 +1,7 @@
 import { tokenContracts } from '../../schemas/decode/index.ts';
 import type { BlockBody, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 import type { CallOptions } from '../node/types.ts';
-import type { IngestDeps, Lease, Plan, PublishedBlock } from './ports.ts';
+import type { IngestDeps, Lease, StoredPlan, PublishedBlock } from './ports.ts';
 
 /** The contracts map of a block: the standard of every contract with a token-shaped event. */
 export async function resolveContracts(
@@ -29,7 +29,7 @@ export function contractsKey(map: ContractsMap): string {
 export type PublishPlan = ReturnType<typeof createPublishPlan>;
 
 /** Makes retries publish a block with the contract facts of the first attempt. */
-export function createPublishPlan({ store }: Pick<IngestDeps, 'store'>, lease: Lease, stored: Plan) {
+export function createPublishPlan({ store }: Pick<IngestDeps, 'store'>, lease: Lease, stored: StoredPlan) {
   let plan = stored;
   return {
     /** The highest block that may be in the log without a record; only those at or above the cursor are in doubt. */

@@ -2,7 +2,7 @@ import { hasEvents, outcomeWithoutHashing } from '../../schemas/commitment/check
 import type { EventCheck } from '../../schemas/messages/chain-blocks.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
-import type { CheckSettings, Comparison } from './commitments.ts';
+import type { CheckSettings, CommitmentComparison } from './commitments.ts';
 import { PROBED } from './header-checks.ts';
 import type { IngestNode } from './ports.ts';
 
@@ -22,7 +22,7 @@ export function createEventCheck(
   deps: EventCheckDeps,
 ): (
   block: FetchedBlock,
-  comparisons: Comparison[],
+  comparisons: CommitmentComparison[],
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const { checks, mode, incomplete: policy, log, compute, fetch, newest } = deps;

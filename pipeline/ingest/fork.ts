@@ -66,7 +66,7 @@ export function createIndexedChain(chunk: Chunk, headers: readonly RecordedHeade
 type ComparedChain = Pick<IndexedChain, 'final' | 'hashAt' | 'tip' | 'hasUnconfirmed'>;
 
 /** `match`: all indexed blocks up to `upTo` are the node's. `mismatch`: the node has another block at height `at`. */
-export type Comparison =
+export type HeadComparison =
   | { readonly kind: 'match'; readonly upTo: number }
   | { readonly kind: 'mismatch'; readonly at: number };
 
@@ -79,7 +79,7 @@ export async function compareWithHead(
   indexed: ComparedChain,
   head: BlockPoint,
   options?: CallOptions,
-): Promise<Comparison> {
+): Promise<HeadComparison> {
   const at = Math.min(head.height, indexed.tip().height);
   const expected = at < indexed.final().height ? null : indexed.hashAt(at);
   if (expected === null) return { kind: 'match', upTo: at };

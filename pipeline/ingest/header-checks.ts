@@ -8,7 +8,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import { incomplete, mismatched } from './commitments.ts';
-import type { CheckOutcome, CheckSettings, Commitment, Comparison } from './commitments.ts';
+import type { CheckOutcome, CheckSettings, Commitment, CommitmentComparison } from './commitments.ts';
 import type { IngestNode } from './ports.ts';
 
 type Details = FetchedBlock['details'];
@@ -44,7 +44,7 @@ export function createHeaderCheck(
 ): (
   block: FetchedBlock,
   details: Details,
-  comparisons: Comparison[],
+  comparisons: CommitmentComparison[],
   options: CallOptions | undefined,
 ) => Promise<FetchedBlock> {
   const { checks, mode, incomplete: policy, log, isLeftOut, fetch } = deps;

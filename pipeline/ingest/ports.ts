@@ -131,7 +131,7 @@ export interface Chunk {
   readonly firstParent: Felt | null;
   readonly finished: boolean;
   readonly opened: boolean;
-  readonly plan: Plan;
+  readonly plan: StoredPlan;
   /** Unix milliseconds of the last move of the cursor, by PostgreSQL's clock. */
   readonly updatedAt: number;
   /** null: none, or expired. `until`: unix milliseconds by PostgreSQL's clock; every renewal moves it. */
@@ -142,7 +142,7 @@ export interface Chunk {
  * Blocks from the cursor up to `to` that are not recorded may be in the log with these facts. A retry publishes them with
  * the same facts, whatever was learned since, because projected rows depend on them.
  */
-export interface Plan {
+export interface StoredPlan {
   readonly to: number;
   readonly facts: ContractsMap;
 }
@@ -281,7 +281,7 @@ export interface IngestStore {
 
   chunk(fence: Fence): Promise<Chunk>;
   /** Called before blocks are published that are not recorded. */
-  plan(fence: Fence, plan: Plan): Promise<void>;
+  plan(fence: Fence, plan: StoredPlan): Promise<void>;
   /** Compare-and-set on the cursor. */
   moveCursor(fence: Fence, move: CursorMove): Promise<void>;
   finish(fence: Fence): Promise<void>;

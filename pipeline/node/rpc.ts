@@ -7,7 +7,7 @@ import { createHttpClient, retryAfterMs } from '../http.ts';
 import type { HttpAnswer } from '../http.ts';
 import { RpcError, invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
 import type { NodeMetrics } from './metrics.ts';
-import type { CallOptions, Outcome } from './types.ts';
+import type { CallOptions, CallOutcome } from './types.ts';
 
 export interface RpcOptions {
   readonly url: string;
@@ -37,7 +37,7 @@ export interface Rpc {
    * One HTTP request; one for each call to a node that refuses batches. An error of one call is its outcome; one of the
    * exchange, or a server fault of every call, is thrown.
    */
-  batch<T>(calls: readonly RpcCall<T>[], options?: CallOptions): Promise<Outcome<T>[]>;
+  batch<T>(calls: readonly RpcCall<T>[], options?: CallOptions): Promise<CallOutcome<T>[]>;
   close(): Promise<void>;
 }
 
@@ -154,7 +154,7 @@ export function createRpc(options: RpcOptions): Rpc {
   return rpc;
 }
 
-async function settled<T>(call: Promise<T>): Promise<Outcome<T>> {
+async function settled<T>(call: Promise<T>): Promise<CallOutcome<T>> {
   try {
     return { ok: true, value: await call };
   } catch (error) {
@@ -211,7 +211,7 @@ function readBatch<T>(
   firstId: number,
   json: unknown,
   bytes: number,
-): Outcome<T>[] | null {
+): CallOutcome<T>[] | null {
   if (isTooLargeForPlan(json)) return null;
   if (!Array.isArray(json)) {
     const refusal = readEnvelope(`${calls[0]?.method ?? ''}[]`, json, null);
@@ -223,7 +223,7 @@ function readBatch<T>(
     json.map((item: unknown) => [isObject(item) ? item['id'] : null, item]),
   );
   const share = Math.ceil(bytes / calls.length);
-  const outcomes = calls.map(({ method, parse }, index): Outcome<T> => {
+  const outcomes = calls.map(({ method, parse }, index): CallOutcome<T> => {
     const id = firstId + index;
     if (!byId.has(id)) throw invalidAnswer(`the answer to a batch lacks call ${index} (${method})`);
     const outcome = readEnvelope(method, byId.get(id), id);
@@ -233,7 +233,7 @@ function readBatch<T>(
 }
 
 /** Throws where the node failed to answer any call: the whole batch is retried. */
-function assertAnswered<T>(outcomes: Outcome<T>[]): Outcome<T>[] {
+function assertAnswered<T>(outcomes: CallOutcome<T>[]): CallOutcome<T>[] {
   const faults = outcomes.flatMap((outcome) =>
     outcome.ok || !isRetryable(outcome.error) ? [] : [outcome.error],
   );

@@ -58,7 +58,7 @@ export interface CallOptions {
 }
 
 /** The result or error of one call of a batch. */
-export type Outcome<T> =
+export type CallOutcome<T> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly error: Error };
 
@@ -81,6 +81,10 @@ export interface Node {
   getClassAt(contract: Felt, at: BlockId, options?: CallOptions): Promise<ContractClass>;
   getClassHashAt(contract: Felt, at: BlockId, options?: CallOptions): Promise<Felt>;
   /** One request for many calls, each with its own outcome. */
-  callMany(requests: readonly FunctionCall[], at: BlockId, options?: CallOptions): Promise<Outcome<Felt[]>[]>;
+  callMany(
+    requests: readonly FunctionCall[],
+    at: BlockId,
+    options?: CallOptions,
+  ): Promise<CallOutcome<Felt[]>[]>;
   close(): Promise<void>;
 }

@@ -5,7 +5,7 @@ import { isPostgresUnavailable, prepared, sqlRows } from '../../infra/postgres/c
 import type { Pool } from '../../infra/postgres/client.ts';
 
 /** A task that this process works on. */
-export interface Claim {
+export interface TaskClaim {
   readonly subject: string;
   readonly task: unknown;
   /** Failed attempts. */
@@ -22,7 +22,7 @@ export interface Claim {
 export const CLAIM_MS = 60_000;
 
 /** A table of tasks. */
-export interface TaskTable<C extends Claim> {
+export interface TaskTable<C extends TaskClaim> {
   readonly name: string;
   /** Columns of the key, with their types. */
   readonly key: Readonly<Record<string, 'text' | 'numeric'>>;
@@ -39,7 +39,7 @@ interface ClaimValues {
 }
 
 /** Returns false when the claim has expired and was taken over. */
-type UpdateClaim<C extends Claim> = (claim: C, values: ClaimValues) => Promise<boolean>;
+type UpdateClaim<C extends TaskClaim> = (claim: C, values: ClaimValues) => Promise<boolean>;
 
 /** Tasks that `bringForward` changes at a time. */
 const MAX_AT_ONCE = 10_000;
@@ -49,7 +49,7 @@ const MAX_AT_ONCE = 10_000;
  *
  * @param late.which condition of the table's index of `next_at`; its parameters begin with `$3`
  */
-export async function bringForward<C extends Claim>(
+export async function bringForward<C extends TaskClaim>(
   pool: Pool,
   { name, key }: TaskTable<C>,
   late: {
@@ -70,7 +70,7 @@ export async function bringForward<C extends Claim>(
 }
 
 /** Returns an update of claimed tasks. Claims that are updated within moments of each other share a statement. */
-export function createClaimUpdate<C extends Claim>(
+export function createClaimUpdate<C extends TaskClaim>(
   pool: Pool,
   table: TaskTable<C>,
   set: string,
@@ -101,7 +101,7 @@ export function createClaimUpdate<C extends Claim>(
  * Rows are locked in the order of their keys, as by all statements that wait for several rows: those that meet wait instead of
  * deadlocking.
  */
-function updateSql<C extends Claim>({ name, key }: TaskTable<C>, set: string): string {
+function updateSql<C extends TaskClaim>({ name, key }: TaskTable<C>, set: string): string {
   const columns = Object.keys(key);
   const typed = Object.entries(key).map(([column, type]) => `${column} ${type}`);
   return `UPDATE ${name} AS stored SET ${set}

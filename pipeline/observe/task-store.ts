@@ -5,7 +5,7 @@ import type { Pool } from '../../infra/postgres/client.ts';
 import { storable } from '../../schemas/text.ts';
 import { RECLASSIFY } from '../ingest/repair/requests.ts';
 import { CLAIM_MS, bringForward, createClaimUpdate } from './claims.ts';
-import type { Claim, TaskTable } from './claims.ts';
+import type { TaskClaim, TaskTable } from './claims.ts';
 import { OBSERVER_BACKOFF } from './observer.ts';
 
 export interface Task {
@@ -35,7 +35,7 @@ function mergeTasks(stored: Task, task: Task): Task {
 
 /** The tasks of one observer (tds.observer_attempts). */
 export function createTaskStore(pool: Pool, observer: string) {
-  const table: TaskTable<Claim> = {
+  const table: TaskTable<TaskClaim> = {
     name: 'tds.observer_attempts',
     key: { observer: 'text', subject: 'text' },
     keyOf: ({ subject }) => ({ observer, subject }),
@@ -72,7 +72,7 @@ export function createTaskStore(pool: Pool, observer: string) {
      * Claims due tasks, the longest overdue first. Clients do not request them. A token whose blocks are being repaired with
      * another standard stays as it is described until the last of them: its ledger is incomplete. An unknown one has no balances.
      */
-    async claim(limit: number, now: number, which: 'all' | 'requested'): Promise<Claim[]> {
+    async claim(limit: number, now: number, which: 'all' | 'requested'): Promise<TaskClaim[]> {
       if (which === 'requested') return [];
       const sql = `WITH due AS MATERIALIZED (
            SELECT subject FROM tds.observer_attempts WHERE observer = $1 AND next_at <= $2
@@ -85,14 +85,14 @@ export function createTaskStore(pool: Pool, observer: string) {
       return await sqlRows(pool, claimRow, prepared(sql, [observer, now, limit, now + CLAIM_MS, RECLASSIFY]));
     },
 
-    prepare: (claim: Claim, message: unknown): Promise<boolean> => storeMessage(claim, { message }),
+    prepare: (claim: TaskClaim, message: unknown): Promise<boolean> => storeMessage(claim, { message }),
 
-    done: (claim: Claim, now: number): Promise<boolean> => recordDone(claim, { done_at: now }),
+    done: (claim: TaskClaim, now: number): Promise<boolean> => recordDone(claim, { done_at: now }),
 
-    failed: (claim: Claim, nextAt: number, error: string): Promise<boolean> =>
+    failed: (claim: TaskClaim, nextAt: number, error: string): Promise<boolean> =>
       recordFailure(claim, { due_at: nextAt, last_error: storable(error.slice(0, 2000)) }),
 
-    release: (claim: Claim, at: number): Promise<boolean> => release(claim, { due_at: at }),
+    release: (claim: TaskClaim, at: number): Promise<boolean> => release(claim, { due_at: at }),
 
     bringForward: (now: number): Promise<void> =>
       bringForward(pool, table, {

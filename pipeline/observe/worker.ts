@@ -9,14 +9,14 @@ import { pauseMs } from './backfill.ts';
 import type { IsBackfilling } from './backfill.ts';
 import type { BlockHandler, LoggedBlock } from './block-feed.ts';
 import { CLAIM_MS } from './claims.ts';
-import type { Claim } from './claims.ts';
+import type { TaskClaim } from './claims.ts';
 import { OBSERVER_BACKOFF } from './observer.ts';
 import type { Observer } from './observer.ts';
 import type { ObserverMetrics } from './metrics.ts';
 import type { Pace } from './pace.ts';
 
 /** Tasks in a database. The methods that end a claim return false when the claim has expired and was taken over. */
-export interface TaskStore<C extends Claim, M> {
+export interface TaskStore<C extends TaskClaim, M> {
   claim(limit: number, now: number, which: 'all' | 'requested'): Promise<C[]>;
   /** Stores the message that is about to be published. */
   prepare(claim: C, message: M): Promise<boolean>;
@@ -31,7 +31,7 @@ export interface TaskStore<C extends Claim, M> {
   backlog(): Promise<{ waiting: number; failing: number }>;
 }
 
-export interface WorkerOptions<M, C extends Claim = Claim> {
+export interface WorkerOptions<M, C extends TaskClaim = TaskClaim> {
   readonly store: TaskStore<C, M>;
   readonly topic: Topic<M>;
   /** Makes the observation. Throws to be retried with backoff; null to be retried soon, without counting an attempt. */
@@ -78,7 +78,7 @@ const MAX_CLAIMED = 8;
  * During a backfill, a few tasks that no client has requested are processed together, followed by a pause; at other times they
  * begin at their pace, which leaves the machine to new blocks.
  */
-export function startWorker<M, C extends Claim = Claim>(
+export function startWorker<M, C extends TaskClaim = TaskClaim>(
   observer: Observer,
   options: WorkerOptions<M, C>,
 ): Loop {
@@ -174,7 +174,7 @@ function createGathering(signal: AbortSignal): () => Promise<void> {
     }));
 }
 
-async function attempt<M, C extends Claim>(
+async function attempt<M, C extends TaskClaim>(
   observer: Observer,
   { store, topic, observe, onPublished, metrics, random = Math.random }: WorkerOptions<M, C>,
   claim: C,

@@ -1,8 +1,4 @@
-import {
-  createCheckpoints,
-  moveCheckpoints as moveStored,
-  storedCheckpoints,
-} from '../../infra/kafka/checkpoints.ts';
+import { createCheckpoints, moveCheckpoints, storedCheckpoints } from '../../infra/kafka/checkpoints.ts';
 import type { CheckpointOwner, LogIdentity } from '../../infra/kafka/checkpoints.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
@@ -13,7 +9,7 @@ import type { Topic } from '../../schemas/topics.ts';
 import type { Build } from './builds.ts';
 
 /** A move of a build's checkpoint in one partition. */
-export interface CheckpointMove {
+export interface BuildCheckpointMove {
   readonly build: Build;
   readonly partition: number;
   readonly expected: number;
@@ -85,7 +81,7 @@ export async function passDeletedMessages(
     const detail = { projection: build.projection, topic: topic.name, partition, stored: expected, next };
     log.warn(detail, 'checkpoint before the log, expired messages skipped');
   }
-  await moveCheckpoints(pool, identity, moves);
+  await moveBuildCheckpoints(pool, identity, moves);
 }
 
 /**
@@ -116,13 +112,13 @@ export async function canResume(
  *
  * @returns the moves that were refused: another process has moved that checkpoint, or the build is retired
  */
-export async function moveCheckpoints(
+export async function moveBuildCheckpoints(
   db: Sql,
   log: LogIdentity,
-  moves: readonly CheckpointMove[],
-): Promise<CheckpointMove[]> {
+  moves: readonly BuildCheckpointMove[],
+): Promise<BuildCheckpointMove[]> {
   const owned = moves.map((move) => ({ ...move, owner: ownerOf(move.build), move }));
-  return (await moveStored(db, log, owned)).map(({ move }) => move);
+  return (await moveCheckpoints(db, log, owned)).map(({ move }) => move);
 }
 
 /** Notifies the listeners of `INDEXED_CHANNEL` that blocks were indexed or reverted. */

@@ -27,7 +27,7 @@ interface BucketSum {
   readonly checksum: string;
 }
 
-export interface Comparison {
+export interface TableComparison {
   /** Rows of `theirs`. */
   readonly rows: number;
   readonly differing: readonly BucketDifference[];
@@ -89,7 +89,7 @@ export async function compareTables(
   clickhouse: RowReader,
   pair: TablePair,
   limits: Limits,
-): Promise<Comparison> {
+): Promise<TableComparison> {
   const shape = await commonShape(clickhouse, pair);
   const ours = await bucketSums(clickhouse, pair.ours, shape, limits);
   const theirs = await bucketSums(clickhouse, pair.theirs, shape, limits);

@@ -1,9 +1,9 @@
 import type { Kafka, LogMessage } from '../../infra/kafka/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import type { Build } from './builds.ts';
-import { announceIndexed, loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
+import { announceIndexed, loadCheckpoints, moveBuildCheckpoints } from './checkpoints.ts';
 import type { LogIdentity } from '../../infra/kafka/checkpoints.ts';
-import type { CheckpointMove } from './checkpoints.ts';
+import type { BuildCheckpointMove } from './checkpoints.ts';
 import { isHalted, isSkipped, recordHalt } from './halts.ts';
 import type { Halt } from './halts.ts';
 import { checkServed, lockServed } from './served-lock.ts';
@@ -14,7 +14,7 @@ export interface ProjectionState {
   /** Next offsets of a build by partition; throws `CHECKPOINT_OUTSIDE_LOG`. */
   checkpoints(log: LogIdentity, build: Build): Promise<ReadonlyMap<number, number>>;
   /** Moves checkpoints by compare-and-set. Returns the refused moves: another process moved those checkpoints. */
-  move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
+  move(log: LogIdentity, moves: readonly BuildCheckpointMove[]): Promise<BuildCheckpointMove[]>;
   /** Notifies the API that blocks were indexed or reverted, so that it need not look for them. */
   announceIndexed(): Promise<void>;
   /** Takes a writer's lock, which blocks swaps while a batch is written; throws `BUILD_RETIRED` when a build is no longer served. */
@@ -31,7 +31,7 @@ export interface ProjectionState {
 export function projectionState(pool: Pool, kafka: Pick<Kafka, 'offsets'>): ProjectionState {
   return {
     checkpoints: (log, build) => loadCheckpoints(pool, kafka, log, build),
-    move: (log, moves) => moveCheckpoints(pool, log, moves),
+    move: (log, moves) => moveBuildCheckpoints(pool, log, moves),
     announceIndexed: () => announceIndexed(pool),
     lockServed: (builds) => lockServed(pool, builds),
     checkServed: (builds) => checkServed(pool, builds),

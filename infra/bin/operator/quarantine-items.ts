@@ -5,7 +5,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import { messageId, parseMessageId } from '../../../schemas/messages/quarantine.ts';
 import type { Sql } from '../../postgres/client.ts';
 import { projectionHalts } from '../../health/service-health.ts';
-import type { Halt } from '../../health/service-health.ts';
+import type { ProjectionHalt } from '../../health/service-health.ts';
 
 /** A token event that cannot be decoded, or a message that halts its partition. */
 export interface QuarantineItem {
@@ -60,18 +60,18 @@ export async function findQuarantined(pool: Sql, id: string): Promise<Quarantine
   return itemOf(id, entry, halts);
 }
 
-async function allHalts(db: Sql): Promise<Halt[]> {
+async function allHalts(db: Sql): Promise<ProjectionHalt[]> {
   const halts = await projectionHalts(db, { shadows: true });
   return halts.toSorted((a, b) => b.halted_at.getTime() - a.halted_at.getTime());
 }
 
-function idOfHalt({ topic, partition, message_offset: offset }: Halt): string {
+function idOfHalt({ topic, partition, message_offset: offset }: ProjectionHalt): string {
   return messageId({ topic, partition, offset });
 }
 
-function itemOf(id: string, entry: QuarantineEntry | null, all: readonly Halt[]): QuarantineItem {
+function itemOf(id: string, entry: QuarantineEntry | null, all: readonly ProjectionHalt[]): QuarantineItem {
   const halts = all.filter((halt) => idOfHalt(halt) === id);
-  const haltedIn = (wanted: Halt['state']): string[] => [
+  const haltedIn = (wanted: ProjectionHalt['state']): string[] => [
     ...new Set(halts.filter(({ state }) => state === wanted).map(({ projection }) => projection)),
   ];
   const place = parseMessageId(id);

@@ -6,7 +6,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import { signatureHeaders } from '../../../schemas/webhooks/signature.ts';
 import type { Egress, EgressAnswer } from '../../egress/egress.ts';
 import { EgressError } from '../../egress/errors.ts';
-import type { Claim } from './claims.ts';
+import type { DeliveryClaim } from './claims.ts';
 import type { SendResult } from './sender.ts';
 
 /** Some firewalls reject requests without a User-Agent. */
@@ -34,7 +34,7 @@ export function createSend({
   readonly clock: Clock;
   readonly log: Logger;
   readonly timeoutMs: number;
-}): (claim: Claim, signal: AbortSignal) => Promise<SendResult> {
+}): (claim: DeliveryClaim, signal: AbortSignal) => Promise<SendResult> {
   let quietUntil = -Infinity;
   return async (claim, signal) => {
     try {
@@ -74,7 +74,7 @@ export function createSend({
 const NOT_SENT = 'the delivery could not be sent';
 const failed = (error: string): SendResult => ({ responseCode: null, responseBody: null, error });
 
-function headersOf(claim: Claim, sealing: Sealing, now: number): Record<string, string> {
+function headersOf(claim: DeliveryClaim, sealing: Sealing, now: number): Record<string, string> {
   const { secret, previous, previousUntil, userId } = claim.secrets;
   const isPreviousValid = previous !== null && previousUntil !== null && now < previousUntil;
   return signatureHeaders({

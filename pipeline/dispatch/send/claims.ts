@@ -9,7 +9,7 @@ import type { Capacity } from './endpoint-limits.ts';
 import type { DeliveryState } from './schedule.ts';
 
 /** An attempt that this process makes, while its lease lasts. */
-export interface Claim extends DeliveryState {
+export interface DeliveryClaim extends DeliveryState {
   readonly id: string;
   readonly webhookId: number;
   readonly event: string;
@@ -77,7 +77,7 @@ const DUE_EVEN_IF_INACTIVE = '(manual_at IS NOT NULL OR (is_test AND attempts = 
  * Claims due deliveries, those of the endpoints that have waited longest first, some of each. Rows that another process
  * has locked are left to it. Endpoints of disabled users are paused.
  */
-export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promise<Claim[]> {
+export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promise<DeliveryClaim[]> {
   return await inTransaction(pool, async (tx) => {
     const endpoints = await lockDueEndpoints(tx, options);
     if (endpoints.length === 0) return [];
@@ -151,7 +151,7 @@ async function leaseDeliveries(
   endpoints: readonly Endpoint[],
   condition: string,
   { now, lease, leaseMs, limit, inFlight }: ClaimOptions,
-): Promise<Claim[]> {
+): Promise<DeliveryClaim[]> {
   if (endpoints.length === 0) return [];
   const ids = endpoints.map(({ webhook_id: id }) => id);
   const rows = await sqlRows(
@@ -187,7 +187,7 @@ function claimOf(
   row: z.infer<typeof deliveryRow>,
   endpoint: Endpoint,
   { lease, now }: { readonly lease: string; readonly now: number },
-): Claim {
+): DeliveryClaim {
   const mayBeScheduled = endpoint.is_open || (row.is_test && row.attempts === 0);
   const isScheduled = mayBeScheduled && row.scheduled_at !== null && row.scheduled_at <= now;
   return {
@@ -216,7 +216,7 @@ function claimOf(
 }
 
 /** Releases the leases of attempts that were not made: they are due as before. */
-export async function releaseClaims(pool: Pool, claims: readonly Claim[]): Promise<void> {
+export async function releaseClaims(pool: Pool, claims: readonly DeliveryClaim[]): Promise<void> {
   if (claims.length === 0) return;
   await inTransaction(pool, async (tx) => {
     const released = await sqlRows(

@@ -3,12 +3,12 @@ import { z } from 'zod';
 import { inTransaction, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import { lockEndpoints } from '../endpoints.ts';
-import type { Claim } from './claims.ts';
+import type { DeliveryClaim } from './claims.ts';
 import type { NextState } from './schedule.ts';
 
 /** The outcome of one attempt. */
 export interface AttemptOutcome {
-  readonly claim: Claim;
+  readonly claim: DeliveryClaim;
   readonly next: NextState;
   /** Unix milliseconds. */
   readonly startedAt: number;

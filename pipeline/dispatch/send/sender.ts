@@ -6,7 +6,7 @@ import { storable } from '../../../schemas/text.ts';
 import { startLoop } from '../../../infra/loop.ts';
 import type { DispatchDeps } from '../deps.ts';
 import { claimDeliveries, firstDueAt, releaseClaims } from './claims.ts';
-import type { Claim } from './claims.ts';
+import type { DeliveryClaim } from './claims.ts';
 import { createEndpointLimits } from './endpoint-limits.ts';
 import { storeOutcomes } from './outcomes.ts';
 import type { AttemptOutcome } from './outcomes.ts';
@@ -40,7 +40,7 @@ export interface SenderDeps extends Pick<
   /** Postgres schema of the served build of `webhooks`; null: not built yet. */
   readonly schema: () => Promise<string | null>;
   /** Makes one attempt within its timeout; rejects only when the signal fires. */
-  readonly send: (claim: Claim, signal: AbortSignal) => Promise<SendResult>;
+  readonly send: (claim: DeliveryClaim, signal: AbortSignal) => Promise<SendResult>;
   readonly settings: SenderSettings;
 }
 
@@ -78,14 +78,14 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
   const running = new Set<Promise<void>>();
   /** Deliveries with an attempt that runs, or with an outcome that is not stored: not claimed again when their lease ends. */
   const inFlight = new Set<string>();
-  const aborted: Claim[] = [];
+  const aborted: DeliveryClaim[] = [];
   const outcomes = createOutcomeWriter(async (batch) => {
     await retryWhileUnavailable(() => storeOutcomes(pool, batch));
     for (const { claim } of batch) inFlight.delete(claim.id);
     polling.wake();
   }, onFatal);
 
-  async function run(claim: Claim): Promise<void> {
+  async function run(claim: DeliveryClaim): Promise<void> {
     const outcome = await makeAttempt(deps, claim, aborting.signal);
     if (outcome === null) {
       aborted.push(claim);
@@ -96,7 +96,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     outcomes.add(outcome);
   }
 
-  function start(claim: Claim): void {
+  function start(claim: DeliveryClaim): void {
     inFlight.add(claim.id);
     limits.attemptStarted(claim.webhookId);
     const attempt = run(claim)
@@ -169,7 +169,7 @@ async function settledWithin(ms: number, running: Iterable<Promise<void>>): Prom
 /** Null where the signal has aborted the attempt. */
 async function makeAttempt(
   { send, clock, metrics, settings }: SenderDeps,
-  claim: Claim,
+  claim: DeliveryClaim,
   signal: AbortSignal,
 ): Promise<AttemptOutcome | null> {
   const startedAt = clock.wallTime();

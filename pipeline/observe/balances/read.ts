@@ -1,7 +1,7 @@
 import { joinU256, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { isContractError, isRpcError, rpcCodes } from '../../node/errors.ts';
-import type { Node, Outcome } from '../../node/types.ts';
+import type { Node, CallOutcome } from '../../node/types.ts';
 
 /** sn_keccak of the names; test/unit/pipeline/observe/balances/read.test.ts computes them. */
 const SELECTORS = {
@@ -44,7 +44,7 @@ export async function readBalances(
 ): Promise<BalanceReading[]> {
   const callAll = async (
     calls: readonly { readonly pair: Pair; readonly name: EntryPoint }[],
-  ): Promise<Outcome<Felt[]>[]> =>
+  ): Promise<CallOutcome<Felt[]>[]> =>
     calls.length === 0
       ? []
       : await node.callMany(
@@ -77,15 +77,15 @@ export async function readBalances(
   });
 }
 
-function isRefused(outcome: Outcome<Felt[]> | undefined): boolean {
+function isRefused(outcome: CallOutcome<Felt[]> | undefined): boolean {
   return outcome?.ok === false && isContractError(outcome.error);
 }
 
-function isMissingContract(outcome: Outcome<Felt[]> | undefined): boolean {
+function isMissingContract(outcome: CallOutcome<Felt[]> | undefined): boolean {
   return outcome?.ok === false && isRpcError(outcome.error, rpcCodes.contractNotFound);
 }
 
-function readingOf(outcome: Outcome<Felt[]> | undefined): BalanceReading {
+function readingOf(outcome: CallOutcome<Felt[]> | undefined): BalanceReading {
   if (outcome === undefined) return { kind: 'unanswered', error: new Error('call without an outcome') };
   if (!outcome.ok) {
     return isRefused(outcome)

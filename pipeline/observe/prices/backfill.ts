@@ -13,7 +13,7 @@ import { retryAfterMs } from '../../http.ts';
 import { OBSERVER_BACKOFF } from '../observer.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { judge, stateAfter } from './guard.ts';
-import type { GuardLimits, GuardState, Refusal, Verdict } from './guard.ts';
+import type { GuardLimits, GuardState, RefusalReason, Verdict } from './guard.ts';
 import { observedMessage } from './messages.ts';
 
 export interface BackfillOptions {
@@ -42,7 +42,7 @@ export interface BackfillProgress {
 }
 
 export interface BackfillReport extends BackfillProgress {
-  readonly refused: Readonly<Partial<Record<Refusal, number>>>;
+  readonly refused: Readonly<Partial<Record<RefusalReason, number>>>;
 }
 
 type Accepted = Extract<Verdict, { kind: 'accepted' }>;
@@ -67,7 +67,7 @@ const MAX_ATTEMPTS = 8;
 export async function backfillPrices(options: BackfillOptions): Promise<BackfillReport> {
   const { tokens, signal } = options;
   const { starts, windowMs } = windowsOf(options);
-  const refused: Partial<Record<Refusal, number>> = {};
+  const refused: Partial<Record<RefusalReason, number>> = {};
   let [done, skipped, published] = [0, 0, 0];
   const progress = (): BackfillProgress => ({
     done,
@@ -112,7 +112,7 @@ function windowsOf({ feed, from, to, stepMs }: BackfillOptions): { starts: numbe
 
 interface Judged {
   readonly accepted: readonly Accepted[];
-  readonly refused: readonly Refusal[];
+  readonly refused: readonly RefusalReason[];
   readonly state: GuardState;
 }
 
@@ -164,7 +164,7 @@ function judgeHistory(
   { limits, now }: { readonly limits: GuardLimits; readonly now: number },
 ): Judged {
   const accepted: Accepted[] = [];
-  const refused: Refusal[] = [];
+  const refused: RefusalReason[] = [];
   let state = previous;
   for (const point of points.toSorted((a, b) => (a.observedAt ?? 0) - (b.observedAt ?? 0))) {
     if (point.token !== token) {

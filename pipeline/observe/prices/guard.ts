@@ -50,7 +50,7 @@ export const refusals = [
   'jump',
   'untracked',
 ] as const;
-export type Refusal = (typeof refusals)[number];
+export type RefusalReason = (typeof refusals)[number];
 
 export type Verdict =
   | {
@@ -63,7 +63,7 @@ export type Verdict =
   | { readonly kind: 'unchanged' }
   | {
       readonly kind: 'refused';
-      readonly reason: Refusal;
+      readonly reason: RefusalReason;
       readonly detail: string;
       readonly candidate: Candidate | null;
     };
@@ -76,7 +76,7 @@ const CONFIRMATION_SPACING_MS = 30_000;
 
 /** Applies rules 2 to 6 to a reading of the right token. */
 export function judge(reading: FeedReading, state: GuardState, limits: GuardLimits, now: number): Verdict {
-  const refused = (reason: Refusal, detail: string, candidate = state.candidate): Verdict => ({
+  const refused = (reason: RefusalReason, detail: string, candidate = state.candidate): Verdict => ({
     kind: 'refused',
     reason,
     detail,

@@ -27,7 +27,7 @@ import {
   setCommonTokens,
   settleClaims,
 } from './store.ts';
-import type { Answered, Claim, Settlement } from './store.ts';
+import type { Answered, TokenClaim, Settlement } from './store.ts';
 
 export interface PriceReaderOptions {
   readonly feed: PriceFeed;
@@ -67,7 +67,7 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
   const metrics = createPriceMetrics(options.metrics);
   const alarms = createAlarms(pool);
   const refreshCommonTokens = createRefresh(observer, options, metrics);
-  const unclaim = async (claims: readonly Claim[], dueAt: number): Promise<void> => {
+  const unclaim = async (claims: readonly TokenClaim[], dueAt: number): Promise<void> => {
     const settlements = claims.map((claim) => ({ claim, verdict: null, dueAt }));
     await retryWhileUnavailable(() => settleClaims(pool, settlements, now()));
   };
@@ -209,7 +209,7 @@ function createFeedCalls(
     readonly feed: PriceFeed;
     readonly metrics: ReturnType<typeof createPriceMetrics>;
     readonly alarms: Alarms;
-    readonly unclaim: (claims: readonly Claim[], dueAt: number) => Promise<void>;
+    readonly unclaim: (claims: readonly TokenClaim[], dueAt: number) => Promise<void>;
   },
 ) {
   let calledAt = -Infinity;
@@ -217,8 +217,11 @@ function createFeedCalls(
   let failedAt = -Infinity;
   let delayMs = 0;
   return async (
-    claim: () => Promise<Claim[]>,
-  ): Promise<{ readonly claims: readonly Claim[]; readonly readings: readonly FeedReading[] } | null> => {
+    claim: () => Promise<TokenClaim[]>,
+  ): Promise<{
+    readonly claims: readonly TokenClaim[];
+    readonly readings: readonly FeedReading[];
+  } | null> => {
     if (Math.abs(now() - failedAt) < delayMs) return null;
     const claims = await claim();
     if (claims.length === 0) return null;

@@ -10,7 +10,7 @@ import type { GuardState, Verdict } from './guard.ts';
 import type { PriceTriggers } from './messages.ts';
 
 /** A due token, reserved for this process until `claimedUntil`. */
-export interface Claim extends GuardState {
+export interface TokenClaim extends GuardState {
   readonly token: Felt;
   readonly common: boolean;
   readonly claimedUntil: number;
@@ -27,7 +27,7 @@ export interface Answered {
 
 /** The outcome of a claim. Verdict null: nothing was read or published, and the state of the token stays. */
 export interface Settlement {
-  readonly claim: Claim;
+  readonly claim: TokenClaim;
   readonly verdict: Verdict | null;
   /** When to read the token next; null: when something asks for it. */
   readonly dueAt: number | null;
@@ -53,7 +53,7 @@ const claimRow = z
     candidate_observed_at: z.number().nullable(),
     candidate_confirmations: z.number(),
   })
-  .transform((row): Claim => ({
+  .transform((row): TokenClaim => ({
     token: row.token,
     common: row.common,
     claimedUntil: row.claimed_until,
@@ -171,7 +171,7 @@ export async function countRequested(pool: Pool, now: number): Promise<number> {
 }
 
 /** Claims due tokens, common ones and others in turn, so that neither delay the other; of each the longest overdue. */
-export async function claimTokens(pool: Pool, limit: number, now: number): Promise<Claim[]> {
+export async function claimTokens(pool: Pool, limit: number, now: number): Promise<TokenClaim[]> {
   const due = (which: string): string => `(SELECT token, common, due_at FROM tds.price_watch
     WHERE due_at <= $1 AND claimed_until <= $1 AND ${which} ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
   return await sqlRows(

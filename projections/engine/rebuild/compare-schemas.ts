@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
-import type { Comparison, RowDifference } from '../compare.ts';
+import type { TableComparison, RowDifference } from '../compare.ts';
 
 /** A PostgreSQL schema, and the connection that reads it. */
 interface Side {
@@ -26,7 +26,7 @@ export async function compareSchemas(
   ours: Side,
   theirs: Side,
   limit: number,
-): Promise<(Comparison & { readonly table: string; readonly samples: readonly RowDifference[] })[]> {
+): Promise<(TableComparison & { readonly table: string; readonly samples: readonly RowDifference[] })[]> {
   const tables = await sqlRows(
     theirs.db,
     tableRow,

@@ -1,7 +1,7 @@
 import { createRowEncoder } from '../../../infra/clickhouse/row-binary.ts';
 import type { RowEncoder, SpareBuffers } from '../../../infra/clickhouse/row-binary.ts';
 import type { Build } from '../builds.ts';
-import type { CheckpointMove } from '../checkpoints.ts';
+import type { BuildCheckpointMove } from '../checkpoints.ts';
 import type { ClickHouseProjection, StreamItem } from '../../define.ts';
 import type { Reading } from './readings.ts';
 
@@ -24,7 +24,7 @@ export interface Share {
 
 export interface BatchMove {
   readonly reading: Reading;
-  readonly move: CheckpointMove;
+  readonly move: BuildCheckpointMove;
 }
 
 /** By target and table. */

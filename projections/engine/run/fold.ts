@@ -2,8 +2,8 @@ import { inTransaction, prepared } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { LogMessage } from '../../../infra/kafka/client.ts';
 import type { Build } from '../builds.ts';
-import { moveCheckpoints } from '../checkpoints.ts';
-import type { CheckpointMove } from '../checkpoints.ts';
+import { moveBuildCheckpoints } from '../checkpoints.ts';
+import type { BuildCheckpointMove } from '../checkpoints.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { lockServedForTransaction } from '../served-lock.ts';
@@ -103,18 +103,18 @@ function createFoldTransaction<M>({
   build,
   isServed,
   retryWhileUnavailable,
-}: FoldOptions<M>): (move: CheckpointMove, batch: readonly ParsedMessage<M>[]) => Promise<void> {
+}: FoldOptions<M>): (move: BuildCheckpointMove, batch: readonly ParsedMessage<M>[]) => Promise<void> {
   const schema = build.names['schema'] ?? '';
   const isRelevant = ({ message }: ParsedMessage<M>): boolean => projection.isRelevant?.(message) ?? true;
 
   const foldInTransaction = async (
     tx: PoolClient,
-    move: CheckpointMove,
+    move: BuildCheckpointMove,
     batch: readonly ParsedMessage<M>[],
   ): Promise<void> => {
     const { partition } = move;
     if (isServed) await lockServedForTransaction(tx, [build]);
-    const conflicts = await moveCheckpoints(tx, identity, [move]);
+    const conflicts = await moveBuildCheckpoints(tx, identity, [move]);
     if (conflicts.length > 0) throw new CheckpointConflict();
     for (const { message, from } of batch.filter(isRelevant)) {
       const { offset, timestamp } = from;
@@ -131,7 +131,7 @@ function createFoldTransaction<M>({
   return async (move, batch) => {
     if (batch.length === 0) return;
     if (!batch.some(isRelevant)) {
-      const refused = await retryWhileUnavailable(() => moveCheckpoints(pool, identity, [move]));
+      const refused = await retryWhileUnavailable(() => moveBuildCheckpoints(pool, identity, [move]));
       // Refused on a conflict, and when the build is retired: the transaction finds out which.
       if (refused.length === 0) return;
     }

@@ -15,7 +15,7 @@ import {
 } from '../../../pipeline/dispatch/endpoints.ts';
 import { startReadableSecretsCheck } from '../../../pipeline/dispatch/readable-secrets.ts';
 import { claimDeliveries, releaseClaims } from '../../../pipeline/dispatch/send/claims.ts';
-import type { Claim } from '../../../pipeline/dispatch/send/claims.ts';
+import type { DeliveryClaim } from '../../../pipeline/dispatch/send/claims.ts';
 import { storeOutcomes } from '../../../pipeline/dispatch/send/outcomes.ts';
 import type { AttemptOutcome } from '../../../pipeline/dispatch/send/outcomes.ts';
 import { secretOf } from '../../../projections/webhooks/queries.ts';
@@ -117,7 +117,7 @@ async function proxiedPool() {
 }
 
 /** Claims all that is due, as a dispatcher of its own. */
-const claim = async (): Promise<Claim[]> =>
+const claim = async (): Promise<DeliveryClaim[]> =>
   await claimDeliveries(world.pool, {
     schema: world.schema,
     now: world.clock.now(),
@@ -131,7 +131,7 @@ const claim = async (): Promise<Claim[]> =>
   });
 
 /** The last scheduled attempt of a delivery has failed. */
-const deathOf = (claim: Claim): AttemptOutcome => ({
+const deathOf = (claim: DeliveryClaim): AttemptOutcome => ({
   claim,
   next: { ...claim, status: 'dead', attempts: 9, scheduledAt: null, dueAt: null, hasDied: true },
   startedAt: world.clock.now(),
@@ -778,7 +778,7 @@ it('raises an alarm while the secret of an active webhook was sealed with anothe
 
 describe('dead deliveries of an earlier activation', () => {
   /** Deliveries that are claimed before the webhook is activated again. */
-  async function claimedEarlier(count: number): Promise<{ webhook: number; earlier: Claim[] }> {
+  async function claimedEarlier(count: number): Promise<{ webhook: number; earlier: DeliveryClaim[] }> {
     const { webhook } = await subject(failing);
     await world.deliver(webhook, count);
     return { webhook, earlier: await claim() };

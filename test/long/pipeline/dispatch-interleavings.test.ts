@@ -17,7 +17,7 @@ import {
   webhooksToDisable,
 } from '../../../pipeline/dispatch/endpoints.ts';
 import { claimDeliveries, releaseClaims } from '../../../pipeline/dispatch/send/claims.ts';
-import type { Claim } from '../../../pipeline/dispatch/send/claims.ts';
+import type { DeliveryClaim } from '../../../pipeline/dispatch/send/claims.ts';
 import { storeOutcomes } from '../../../pipeline/dispatch/send/outcomes.ts';
 import { afterAttempt } from '../../../pipeline/dispatch/send/schedule.ts';
 import { withNames } from '../../../projections/define.ts';
@@ -61,7 +61,7 @@ beforeEach(async () => {
 /** One that sends: its lease, and what it has. */
 interface Process {
   lease: string;
-  claims: { readonly claim: Claim; readonly until: number }[];
+  claims: { readonly claim: DeliveryClaim; readonly until: number }[];
 }
 
 interface Model {
@@ -73,7 +73,7 @@ interface Model {
   /** Deliveries as they were last seen. */
   seen: ReadonlyMap<string, { readonly status: string; readonly attempts: number }>;
   /** Claims that were cut off from their process: someone may still try to end them. */
-  readonly late: Claim[];
+  readonly late: DeliveryClaim[];
 }
 
 async function addWebhook(model: Model): Promise<void> {
@@ -234,7 +234,7 @@ async function claim(model: Model, pool: typeof world.pool, process: Process): P
   }
 }
 
-async function end(model: Model, pool: typeof world.pool, claims: readonly Claim[]): Promise<void> {
+async function end(model: Model, pool: typeof world.pool, claims: readonly DeliveryClaim[]): Promise<void> {
   const { random, now } = model;
   await storeOutcomes(
     pool,

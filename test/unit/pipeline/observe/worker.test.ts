@@ -11,7 +11,7 @@ import type { Pace } from '../../../../pipeline/observe/pace.ts';
 import { startObserver } from '../../../../pipeline/observe/observer.ts';
 import type { Observer, ObserverRun } from '../../../../pipeline/observe/observer.ts';
 import { CLAIM_MS } from '../../../../pipeline/observe/claims.ts';
-import type { Claim } from '../../../../pipeline/observe/claims.ts';
+import type { TaskClaim } from '../../../../pipeline/observe/claims.ts';
 import { createTaskHandler, startWorker } from '../../../../pipeline/observe/worker.ts';
 import type { LoggedBlock } from '../../../../pipeline/observe/block-feed.ts';
 import type { TaskStore } from '../../../../pipeline/observe/worker.ts';
@@ -26,13 +26,13 @@ function createTasks(subjects: readonly string[]) {
       { next_at: 0 as number | null, attempts: 0, message: null as unknown, error: '' },
     ]),
   );
-  const end = (claim: Claim, change: Partial<{ next_at: number | null; message: unknown }>): boolean => {
+  const end = (claim: TaskClaim, change: Partial<{ next_at: number | null; message: unknown }>): boolean => {
     const row = rows.get(claim.subject);
     if (row === undefined || row.next_at !== claim.next_at) return false;
     Object.assign(row, change);
     return true;
   };
-  const store: TaskStore<Claim, string> = {
+  const store: TaskStore<TaskClaim, string> = {
     async claim(limit, now, which) {
       const due = [...rows]
         .filter(([subject]) => which === 'all' || subject.startsWith('requested'))

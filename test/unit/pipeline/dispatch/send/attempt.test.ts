@@ -5,12 +5,12 @@ import { systemClock } from '../../../../../infra/clock.ts';
 import { createSealing } from '../../../../../infra/sealing.ts';
 import { secretOf } from '../../../../../projections/webhooks/queries.ts';
 import { createSend } from '../../../../../pipeline/dispatch/send/attempt.ts';
-import type { Claim } from '../../../../../pipeline/dispatch/send/claims.ts';
+import type { DeliveryClaim } from '../../../../../pipeline/dispatch/send/claims.ts';
 import type { Egress } from '../../../../../pipeline/egress/egress.ts';
 
 /** Sends one delivery; returns its headers. */
 async function sendWith(
-  secrets: Omit<Claim['secrets'], 'userId'>,
+  secrets: Omit<DeliveryClaim['secrets'], 'userId'>,
 ): Promise<Readonly<Record<string, string>>> {
   const sent: Readonly<Record<string, string>>[] = [];
   const send = createSend({
@@ -34,7 +34,10 @@ async function sendWith(
     attempts: 0,
   };
   const all = { ...secrets, userId: 1 };
-  const { responseCode } = await send({ ...claim, secrets: all } as Claim, new AbortController().signal);
+  const { responseCode } = await send(
+    { ...claim, secrets: all } as DeliveryClaim,
+    new AbortController().signal,
+  );
   expect(responseCode).toBe(200);
   return sent[0]!;
 }
@@ -55,7 +58,7 @@ test('secrets that cannot be read are logged once a minute, whichever delivery n
   for (const at of [5, 6, 60_004, 60_005, 60_006]) {
     now = at;
     for (const webhookId of [1, 2]) {
-      const { error } = await send({ ...claim, webhookId } as Claim, new AbortController().signal);
+      const { error } = await send({ ...claim, webhookId } as DeliveryClaim, new AbortController().signal);
       expect(error).toBe('the delivery could not be sent');
     }
   }
