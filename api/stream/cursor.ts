@@ -1,7 +1,7 @@
 import { ZERO_FELT, isFelt } from '../../schemas/felt.ts';
-import type { Felt } from '../../schemas/felt.ts';
 import { DIGEST_BYTES, digestOf } from '../http/cursor-digest.ts';
 import type { StreamFilter } from './blocks.ts';
+import type { BlockPoint } from './undo.ts';
 
 /** The place of a transfer in its block. */
 export interface PlaceInBlock {
@@ -12,7 +12,7 @@ export interface PlaceInBlock {
 /** The position of a client in a stream. */
 export interface StreamPosition {
   /** The newest block of which the client has a message; null: none, it begins with the block at `next`. */
-  readonly last: { readonly height: number; readonly hash: Felt } | null;
+  readonly last: BlockPoint | null;
   /** The last transfer of `last` that the client has; null: it has all of that block. */
   readonly within: PlaceInBlock | null;
   /** The height whose messages come next, or the rest of them. */

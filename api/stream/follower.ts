@@ -7,7 +7,7 @@ import { messagesOf, sharedMessagesOf } from './messages.ts';
 import type { Given, Message } from './messages.ts';
 import type { EndReason, OpenStream } from './open-streams.ts';
 import type { Tail, TailView } from './tail.ts';
-import type { BlockId, Undo } from './undo.ts';
+import type { BlockPoint, Undo } from './undo.ts';
 
 /** Where a stream begins. `null`: with what comes after the newest block. */
 export type StreamStart = StreamPosition | null;
@@ -204,7 +204,7 @@ function startIn({ first }: TailView, position: StreamPosition | null): StreamPo
 }
 
 /** Whether the newest blocks show that the chain no longer has a block. */
-function isGone({ blocks }: TailView, last: BlockId | null): boolean {
+function isGone({ blocks }: TailView, last: BlockPoint | null): boolean {
   const [lowest, highest] = [blocks[0]?.block, blocks.at(-1)?.block];
   if (last === null || lowest === undefined || highest === undefined) return false;
   if (last.height > highest.height) return true;

@@ -11,7 +11,7 @@ import { unavailable } from '../http/errors.ts';
 import { readAhead, withAllTransfers } from './blocks.ts';
 import type { StreamedBlock } from './blocks.ts';
 import { findUndo } from './undo.ts';
-import type { BlockId, Undo } from './undo.ts';
+import type { BlockPoint, Undo } from './undo.ts';
 
 /** The newest end of the index at one moment. */
 export interface TailView {
@@ -46,7 +46,7 @@ export interface Tail {
   /** The newest view; null: none is read yet. */
   newest(): TailView | null;
   /** `findUndo` of the newest view. */
-  undoOf(newest: BlockId): Promise<Undo | 'unknown' | null>;
+  undoOf(newest: BlockPoint): Promise<Undo | 'unknown' | null>;
   /** Notifies that the index may have changed. */
   notify(): void;
   close(): Promise<void>;
@@ -153,7 +153,7 @@ function createUndos({ servedBuilds, clickhouse }: TailDeps, onFound: (undo: Und
   let undos = new Map<string, ReturnType<Tail['undoOf']>>();
   return {
     clear: (): void => void (undos = new Map()),
-    of(newest: BlockId, first: number): ReturnType<Tail['undoOf']> {
+    of(newest: BlockPoint, first: number): ReturnType<Tail['undoOf']> {
       const known = undos;
       const key = `${newest.height} ${newest.hash}`;
       const earlier = known.get(key);

@@ -4,7 +4,7 @@ import { revertedBetween } from '../../projections/reverted-blocks/queries.ts';
 import type { ServedTables } from '../../projections/served.ts';
 import type { Felt } from '../../schemas/felt.ts';
 
-export interface BlockId {
+export interface BlockPoint {
   readonly height: number;
   readonly hash: Felt;
 }
@@ -12,7 +12,7 @@ export interface BlockId {
 /** The blocks that a client has to drop: from the lowest to the highest. */
 export interface Undo {
   /** The newest block that it keeps; null: none. */
-  readonly lastValid: BlockId | null;
+  readonly lastValid: BlockPoint | null;
   readonly from: number;
   readonly to: number;
   /** Of the dropped blocks, in the order of their heights. */
@@ -33,11 +33,11 @@ const STEP = 1024;
 export async function findUndo(
   clickhouse: RowReader,
   tables: ServedTables,
-  newest: BlockId,
+  newest: BlockPoint,
   first: number,
 ): Promise<Undo | 'unknown' | null> {
   const hashes: Felt[] = [];
-  let block: BlockId = newest;
+  let block: BlockPoint = newest;
   let seq = 0;
   while (block.height >= first) {
     const heights = { from: Math.max(first, block.height - STEP + 1), to: block.height };
@@ -59,7 +59,12 @@ export async function findUndo(
   return hashes.length === 0 ? 'unknown' : undoOf(newest, hashes, null, seq);
 }
 
-function undoOf(newest: BlockId, newestFirst: readonly Felt[], lastValid: BlockId | null, seq: number): Undo {
+function undoOf(
+  newest: BlockPoint,
+  newestFirst: readonly Felt[],
+  lastValid: BlockPoint | null,
+  seq: number,
+): Undo {
   return {
     lastValid,
     from: newest.height - newestFirst.length + 1,

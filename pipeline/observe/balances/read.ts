@@ -1,3 +1,4 @@
+import type { Pair } from '../../../projections/balances/queries.ts';
 import { joinU256, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { isContractError, isRpcError, rpcCodes } from '../../node/errors.ts';
@@ -11,11 +12,6 @@ const SELECTORS = {
 export type EntryPoint = keyof typeof SELECTORS;
 
 const other: Readonly<Record<EntryPoint, EntryPoint>> = { balance_of: 'balanceOf', balanceOf: 'balance_of' };
-
-interface Pair {
-  readonly account: Felt;
-  readonly token: Felt;
-}
 
 export type BalanceReading =
   | { readonly kind: 'balance'; readonly balance: bigint }

@@ -3,40 +3,30 @@ import type { Registry } from '../../../infra/metrics.ts';
 import { createRate } from '../../../infra/rate.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { pairKey } from '../../../projections/balances/queries.ts';
+import type { Pair } from '../../../projections/balances/queries.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
 import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { createLruCache } from '../../../infra/lru.ts';
-import type { Node } from '../../node/types.ts';
+import type { BlockPoint, Node } from '../../node/types.ts';
 import type { Observer } from '../observer.ts';
 import { createPendingRequests } from '../pending.ts';
 import type { CallerRequest, Pending } from '../pending.ts';
 import { readBalances } from './read.ts';
 import type { BalanceReading, EntryPoint } from './read.ts';
 
-export interface Block {
-  readonly height: number;
-  readonly hash: Felt;
-}
-
-export interface BalanceRequest extends CallerRequest {
-  readonly account: Felt;
-  readonly token: Felt;
-}
+export type BalanceRequest = CallerRequest & Pair;
 type PendingRead = Pending<BalanceRequest>;
 
 export interface BalanceReaderOptions {
   readonly node: Pick<Node, 'callMany'>;
   readonly callsPerSecond: number;
   /** The newest indexed block; null before the first. Balances are read at it, so that transfers after it can be added. */
-  readonly newestBlock: () => Promise<Block | null>;
+  readonly newestBlock: () => Promise<BlockPoint | null>;
   /** Which of these pairs indexed transfers moved, up to a height, by `pairKey`; null before there are tables of it. */
-  readonly movedPairs: (
-    pairs: readonly Pick<BalanceRequest, 'account' | 'token'>[],
-    upTo: number,
-  ) => Promise<ReadonlySet<string> | null>;
+  readonly movedPairs: (pairs: readonly Pair[], upTo: number) => Promise<ReadonlySet<string> | null>;
   /** `finalHeight` of the read model. */
   readonly l1Height: () => Promise<number | null>;
   readonly metrics: Registry;
@@ -173,7 +163,7 @@ function createBatchReader(
   const entryPoints = createLruCache<Felt, EntryPoint>(10_000);
   const recent = createLruCache<string, { readonly at: number; readonly message: BalancesMessage }>(10_000);
 
-  const recentMessage = (read: PendingRead, block: Block): BalancesMessage | null => {
+  const recentMessage = (read: PendingRead, block: BlockPoint): BalancesMessage | null => {
     const last = recent.get(pairKey(read));
     if (last === undefined || now() - last.at >= WINDOW_MS || last.message.block_hash !== block.hash)
       return null;
@@ -233,7 +223,7 @@ function paceBatches(
 function messageOf(
   { account, token, requestedAt }: PendingRead,
   reading: BalanceReading,
-  block: Block,
+  block: BlockPoint,
   l1Height: number | null,
   at: number,
 ): BalancesMessage | null {
