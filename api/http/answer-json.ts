@@ -92,6 +92,6 @@ export function asDeclared(
   if (schema === null) return null;
   const parsed = schema?.safeParse(body);
   if (parsed?.success === true) return parsed.data;
-  const problem = { route: route.path, status, issues: parsed?.error?.issues ?? 'status not declared' };
+  const problem = { route: route.path, status, issues: parsed?.error.issues ?? 'status not declared' };
   throw new TypeError(`Answer does not match the route's schema: ${JSON.stringify(problem)}`);
 }

@@ -107,7 +107,7 @@ function matchesIn(block: StreamedBlock, filter: StreamFilter): readonly Streame
     feltsOfBlocks.get(block) ??
     new Set(transfers.flatMap(({ row: { token, from, to } }) => [token, from, to]));
   feltsOfBlocks.set(block, felts);
-  if (Object.values(filter).some((felt) => felt !== undefined && !felts.has(felt))) return [];
+  if (Object.values(filter).some((felt) => !felts.has(felt))) return [];
   return transfers.filter(({ row }) => isMatch(filter, row));
 }
 

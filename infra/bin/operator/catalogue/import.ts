@@ -217,8 +217,7 @@ async function* recordsAgain(file: ImportFile): AsyncIterable<Checked> {
 
 type Part = z.infer<typeof catalogueRecords>;
 
-const sizeOf = (part: Part): number =>
-  Object.values(part).reduce((sum, records) => sum + (records?.length ?? 0), 0);
+const sizeOf = (part: Part): number => Object.values(part).reduce((sum, records) => sum + records.length, 0);
 
 /** Splits the records of a file into the parts that commands carry. */
 async function* partsOf(records: AsyncIterable<Checked>): AsyncIterable<Part> {
