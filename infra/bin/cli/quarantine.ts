@@ -1,11 +1,12 @@
 import { Option } from 'commander';
 import type { Command } from 'commander';
 
+import type { QuarantineItem } from '../../../schemas/api/admin/quarantine.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { Logger } from '../../log.ts';
 import { retryQuarantined, skipQuarantined } from '../operator/quarantine-actions.ts';
 import { findQuarantinePage } from '../operator/quarantine-answers.ts';
-import type { QuarantineItem } from '../operator/quarantine-items.ts';
+import { withoutEntry } from '../operator/quarantine-items.ts';
 import { showQuarantined } from '../operator/quarantine-show.ts';
 import type { ShownItem } from '../operator/quarantine-show.ts';
 import { commandConfig } from '../command-config.ts';
@@ -98,11 +99,7 @@ function flattened({ item, resolved_at: resolvedAt, event, message }: ShownItem)
   };
 }
 
-function withoutEntry({ entry: _entry, ...item }: QuarantineItem): Omit<QuarantineItem, 'entry'> {
-  return item;
-}
-
-function lines(item: Omit<QuarantineItem, 'entry'>): string {
+function lines(item: QuarantineItem): string {
   const { id, kind, where, reason, since, last_tried: tried, state, halts, rebuilds } = item;
   const halted = [...halts, ...(rebuilds.length === 0 ? [] : [`the rebuild of ${rebuilds.join(', ')}`])];
   const times =

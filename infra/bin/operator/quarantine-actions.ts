@@ -1,4 +1,5 @@
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
+import type { QuarantineItem } from '../../../schemas/api/admin/quarantine.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { parseMessageId, quarantineResolved } from '../../../schemas/messages/quarantine.ts';
 import type { MessageRef } from '../../../schemas/messages/quarantine.ts';
@@ -7,7 +8,6 @@ import type { Publisher } from '../../kafka/client.ts';
 import type { Pool } from '../../postgres/client.ts';
 import { pollUntil } from '../../retry.ts';
 import { findQuarantined } from './quarantine-items.ts';
-import type { QuarantineItem } from './quarantine-items.ts';
 
 /** Time for the projection to store a resolution. */
 const RESOLVED_TIMEOUT_MS = 10_000;

@@ -2,15 +2,11 @@ import type { QuarantinePage } from '../../../api/admin/operator.ts';
 import { countQuarantineEntries } from '../../../projections/quarantine/queries.ts';
 import type { QuarantineFilter } from '../../../projections/quarantine/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';
-import type {
-  QuarantineDetail,
-  QuarantineItem as ItemAnswer,
-} from '../../../schemas/api/admin/quarantine.ts';
+import type { QuarantineDetail } from '../../../schemas/api/admin/quarantine.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import { parseMessageId } from '../../../schemas/messages/quarantine.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { listQuarantine } from './quarantine-items.ts';
-import type { QuarantineItem } from './quarantine-items.ts';
+import { listQuarantine, withoutEntry } from './quarantine-items.ts';
 import { SHOWN_CHARACTERS, showQuarantined } from './quarantine-show.ts';
 import type { ShownEvent } from './quarantine-show.ts';
 
@@ -52,10 +48,6 @@ export async function showQuarantineDetail(pool: Sql, id: string): Promise<Quara
             text: value.slice(0, SHOWN_CHARACTERS),
           },
   };
-}
-
-function withoutEntry({ entry: _entry, halts, rebuilds, ...item }: QuarantineItem): ItemAnswer {
-  return { ...item, halts: [...halts], rebuilds: [...rebuilds] };
 }
 
 function presentEvent(shown: ShownEvent): NonNullable<QuarantineDetail['event']> {

@@ -1,6 +1,7 @@
 import { servedBuilds } from '../../../projections/served.ts';
 import { knownEntries, quarantineEntries, quarantineEntry } from '../../../projections/quarantine/queries.ts';
 import type { QuarantineEntry, QuarantineFilter } from '../../../projections/quarantine/queries.ts';
+import type { QuarantineItem } from '../../../schemas/api/admin/quarantine.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { messageId, parseMessageId } from '../../../schemas/messages/quarantine.ts';
 import type { Sql } from '../../postgres/client.ts';
@@ -8,19 +9,7 @@ import { projectionHalts } from '../../health/service-health.ts';
 import type { ProjectionHalt } from '../../health/service-health.ts';
 
 /** A token event that cannot be decoded, or a message that halts its partition. */
-export interface QuarantineItem {
-  readonly id: string;
-  readonly kind: 'event' | 'message';
-  readonly where: string;
-  readonly reason: string;
-  readonly since: string;
-  /** When it was last tried again, and failed for `reason`; null: it was not. */
-  readonly last_tried: string | null;
-  readonly state: 'open' | 'reverted' | 'repaired' | 'skipped';
-  /** Projections that are halted at this message and fall behind. */
-  readonly halts: readonly string[];
-  /** Projections whose rebuild ended at this message; the next run reads it again. */
-  readonly rebuilds: readonly string[];
+export interface StoredItem extends QuarantineItem {
   /** Its entry in the read model; null while the projection of the quarantine is behind or halted. */
   readonly entry: QuarantineEntry | null;
 }
@@ -32,7 +21,7 @@ export interface QuarantineItem {
 export async function listQuarantine(
   pool: Sql,
   filter: QuarantineFilter,
-): Promise<Readonly<Record<'unlisted' | 'entries', QuarantineItem[]>>> {
+): Promise<Readonly<Record<'unlisted' | 'entries', StoredItem[]>>> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const schema = served.schema('quarantine');
   const hasMessages = filter.kind !== 'event' && filter.contract === undefined && filter.block === undefined;
@@ -48,7 +37,7 @@ export async function listQuarantine(
 }
 
 /** @throws `NOT_FOUND` if the quarantine never had an entry with that id */
-export async function findQuarantined(pool: Sql, id: string): Promise<QuarantineItem> {
+export async function findQuarantined(pool: Sql, id: string): Promise<StoredItem> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const entry = await quarantineEntry(pool, served.schema('quarantine'), id);
   if (entry === null && !halts.some((halt) => idOfHalt(halt) === id)) {
@@ -69,7 +58,7 @@ function idOfHalt({ topic, partition, message_offset: offset }: ProjectionHalt):
   return messageId({ topic, partition, offset });
 }
 
-function itemOf(id: string, entry: QuarantineEntry | null, all: readonly ProjectionHalt[]): QuarantineItem {
+function itemOf(id: string, entry: QuarantineEntry | null, all: readonly ProjectionHalt[]): StoredItem {
   const halts = all.filter((halt) => idOfHalt(halt) === id);
   const haltedIn = (wanted: ProjectionHalt['state']): string[] => [
     ...new Set(halts.filter(({ state }) => state === wanted).map(({ projection }) => projection)),
@@ -94,4 +83,8 @@ function itemOf(id: string, entry: QuarantineEntry | null, all: readonly Project
     rebuilds: haltedIn('building'),
     entry,
   };
+}
+
+export function withoutEntry({ entry: _entry, ...item }: StoredItem): QuarantineItem {
+  return item;
 }

@@ -18,7 +18,7 @@ import type { Kafka, LogMessage } from '../../kafka/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
 import { findQuarantined } from './quarantine-items.ts';
-import type { QuarantineItem } from './quarantine-items.ts';
+import type { StoredItem } from './quarantine-items.ts';
 
 /** Characters of a message that are shown. */
 export const SHOWN_CHARACTERS = 2000;
@@ -57,7 +57,7 @@ interface Reading {
 
 /** Everything known about an entry. */
 export interface ShownItem {
-  readonly item: QuarantineItem;
+  readonly item: StoredItem;
   readonly resolved_at: string | null;
   /** null for a message. */
   readonly event: ShownEvent | null;
@@ -80,7 +80,7 @@ export async function showQuarantined(
   };
 }
 
-async function showEvent(pool: Sql, { entry }: QuarantineItem): Promise<ShownEvent | null> {
+async function showEvent(pool: Sql, { entry }: StoredItem): Promise<ShownEvent | null> {
   const event = entry?.event ?? null;
   if (entry === null || event === null) return null;
   const [facts] = await sqlRows(
@@ -156,7 +156,7 @@ function nameOfSelector(key: string): string | undefined {
 /** The message from the log; from the quarantine where Kafka is unavailable or the message is deleted. */
 async function showMessage(
   kafka: Pick<Kafka, 'readRange'> | null,
-  { id, entry }: QuarantineItem,
+  { id, entry }: StoredItem,
 ): Promise<Record<string, unknown>> {
   const place = parseMessageId(id);
   const topic = Object.values(topics).find(({ name }) => name === place?.topic);
