@@ -96,23 +96,21 @@ async function repairBlock(deps: RepairDeps, lease: Lease, repair: Repair): Prom
   // An earlier attempt may have reverted a final block without publishing it again.
   const isReverted = published === null && earlierMaps.length > 0;
   const isFetched = reread || isReverted;
-  if (published === null && !isFetched) return false;
-  const refetched = isFetched ? await refetch(deps, lease, height, published) : null;
-  if (isFetched && refetched === null) return false;
-  const body = refetched ?? published?.body;
-  if (body === undefined) return false;
+  const body = isFetched ? await refetch(deps, lease, height, published) : (published?.body ?? null);
+  if (body === null) return false;
+  const refetched = isFetched ? body : undefined;
   const contracts = await resolveContracts(deps, body);
-  await store.planRepair(lease, repair, contracts, refetched ?? undefined);
+  await store.planRepair(lease, repair, contracts, refetched);
   // An earlier attempt may have published the refetched body: for final blocks nothing records that.
   const bodies = [
     ...(published === null ? [] : [published.body, ...(published.rereads ?? [])]),
-    ...(refetched === null || earlierMaps.length === 0 ? [] : [refetched]),
+    ...(refetched === undefined || earlierMaps.length === 0 ? [] : [refetched]),
   ];
   const maps = [...(published?.maps ?? []), ...earlierMaps];
   const cause = replacesOrphan ? 'reorg' : 'repair';
   await publishRepaired(deps, lease, { bodies, maps }, { block: body, contracts }, cause);
-  await store.finishRepair(lease, repair, contracts, refetched ?? undefined);
-  log.info({ chunk: lease.name, height, refetched: refetched !== null }, 'block repaired');
+  await store.finishRepair(lease, repair, contracts, refetched);
+  log.info({ chunk: lease.name, height, refetched: isFetched }, 'block repaired');
   return true;
 }
 
