@@ -130,6 +130,8 @@ export class Prefetch<T extends { readonly bytes: number }> {
   /** Drops the first `count` blocks. */
   consume(count: number): void {
     for (const done = this.#base + count; this.#base < done; this.#base += 1) this.#drop(this.#base);
+    // A failed block has moved it back.
+    this.#next = Math.max(this.#next, this.#base);
     this.#pump();
   }
 

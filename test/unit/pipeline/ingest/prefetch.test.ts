@@ -68,6 +68,23 @@ describe('Prefetch', () => {
     expect(heights(await again)).toEqual([11, 12]);
   });
 
+  test('fetches no consumed block again after a failure without room', async () => {
+    const { prefetch, waiting, settle } = prefetchOf({ maxBlocks: 4 });
+    prefetch.setEnd(40);
+    await settle();
+    waiting.get(10)?.fail();
+    for (const height of [11, 12, 13]) waiting.get(height)?.answer();
+    await settle();
+    await expect(prefetch.peek(all)).rejects.toThrow('fetch of 10 failed');
+    const again = prefetch.peek(all);
+    await settle();
+    waiting.get(10)?.answer();
+    expect(heights(await again)).toEqual([10, 11, 12, 13]);
+    prefetch.consume(4);
+    await settle();
+    expect([...waiting.keys()]).toEqual([14, 15, 16, 17]);
+  });
+
   test('drops blocks requested before a restart, even those still in flight', async () => {
     const { prefetch, waiting, settle } = prefetchOf({ concurrency: 2 });
     prefetch.setEnd(30);
