@@ -107,24 +107,23 @@ export class Prefetch<T extends { readonly bytes: number }> {
     let size = 0;
     for (let height = this.#base; height <= this.#end && items.length < limit.blocks; height += 1) {
       const isRequired = items.length < limit.atLeast;
-      let slot = this.#slots.get(height) ?? null;
-      if (slot === null && isRequired) {
-        // May exceed the limits: the caller requires this block.
-        slot = this.#start(height);
-        this.#next = Math.max(this.#next, height + 1);
-      }
-      if (isRequired) await slot?.arrival;
-      if (slot !== null && slot.error !== null && isRequired) {
-        this.#drop(height);
-        this.#next = Math.min(this.#next, height);
-        throw slot.error.cause;
-      }
-      if (slot === null || slot.item === null) break;
-      size += slot.item.bytes;
+      const item = isRequired ? await this.#required(height) : this.#slots.get(height)?.item;
+      if (item === undefined || item === null) break;
+      size += item.bytes;
       if (!isRequired && size > limit.bytes) break;
-      items.push(slot.item);
+      items.push(item);
     }
     return items;
+  }
+
+  /** Waits for a block, which may exceed the limits of what is fetched ahead; null if it was dropped meanwhile. */
+  async #required(height: number): Promise<T | null> {
+    const slot = this.#slots.get(height) ?? this.#start(height);
+    await slot.arrival;
+    if (slot.error === null) return slot.item;
+    this.#drop(height);
+    this.#next = Math.min(this.#next, height);
+    throw slot.error.cause;
   }
 
   /** Drops the first `count` blocks. */
