@@ -1,7 +1,7 @@
 import type { ColumnSpec } from '../infra/clickhouse/row-binary.ts';
 import type { Transfer } from '../schemas/decode/index.ts';
 import type { Felt } from '../schemas/felt.ts';
-import { HEIGHT_RANGE, rangeOf } from '../schemas/topics.ts';
+import { heightsOf, rangeOf } from '../schemas/topics.ts';
 import type { BlockItem, TouchedBlock } from './define.ts';
 import { descending } from './descending.ts';
 
@@ -116,12 +116,8 @@ export function areNewInOpenRange(touched: readonly TouchedBlock[]): boolean {
 
 /** All messages about a range lie in one partition, so their offsets order them. */
 export function touchedRanges(touched: readonly TouchedBlock[]): TouchedRange[] {
-  return heightSpans(touched).map(({ range, first, last, blocks }) => ({
-    range,
-    start: range * HEIGHT_RANGE,
-    end: range * HEIGHT_RANGE + HEIGHT_RANGE - 1,
-    first,
-    last,
-    offset: Math.max(...blocks.map(({ offset }) => offset)),
-  }));
+  return heightSpans(touched).map(({ range, first, last, blocks }) => {
+    const { from: start, to: end } = heightsOf(range);
+    return { range, start, end, first, last, offset: Math.max(...blocks.map(({ offset }) => offset)) };
+  });
 }

@@ -41,6 +41,12 @@ export const CHAIN_BLOCKS_PARTITIONS = 8;
 
 export const rangeOf = (height: number): number => Math.floor(height / HEIGHT_RANGE);
 
+/** The heights of a range, both inclusive. */
+export const heightsOf = (range: number): { from: number; to: number } => ({
+  from: range * HEIGHT_RANGE,
+  to: (range + 1) * HEIGHT_RANGE - 1,
+});
+
 /** The partition of `chain.blocks` for messages about a height. */
 export function partitionOfHeight(height: number): number {
   return rangeOf(height) % CHAIN_BLOCKS_PARTITIONS;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { Params, RowReader } from '../../infra/clickhouse/client.ts';
-import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE, heightsOf, rangeOf } from '../../schemas/topics.ts';
 import { HOUR_RANGE } from '../streams.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 
@@ -159,8 +159,8 @@ export function within({ bucket, height }: Shape, { buckets, heights }: Limits):
   const params: Record<string, number> = {};
   const spans = buckets === undefined ? [{ first: rangeOf(from), last: rangeOf(to) }] : consecutive(buckets);
   const conditions = spans.map(({ first, last }, index) => {
-    const low = height === null ? first : Math.max(from, first * HEIGHT_RANGE);
-    const high = height === null ? last : Math.min(to, (last + 1) * HEIGHT_RANGE - 1);
+    const low = height === null ? first : Math.max(from, heightsOf(first).from);
+    const high = height === null ? last : Math.min(to, heightsOf(last).to);
     params[`low${index}`] = height === 'block_desc' ? descending(high) : low;
     params[`high${index}`] = height === 'block_desc' ? descending(low) : high;
     return `${height ?? bucket} BETWEEN {low${index}:UInt32} AND {high${index}:UInt32}`;
@@ -190,8 +190,10 @@ export async function commonShape(
   );
   const columns = common.map(({ name }) => name);
   const key = common.filter(({ isKey }) => isKey);
-  const heights = (bucket: number): string =>
-    `heights ${bucket * HEIGHT_RANGE} to ${(bucket + 1) * HEIGHT_RANGE - 1}`;
+  const heights = (bucket: number): string => {
+    const { from, to } = heightsOf(bucket);
+    return `heights ${from} to ${to}`;
+  };
   const height = (['block_desc', 'block'] as const).find((name) => columns.includes(name)) ?? null;
   if (height !== null) {
     const number = height === 'block' ? 'block' : ascendingSql('block_desc');

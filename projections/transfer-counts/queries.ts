@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE, heightsOf, rangeOf } from '../../schemas/topics.ts';
 import type { ServedTables } from '../served.ts';
 import { MAX_HEIGHT, amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 
@@ -140,8 +140,8 @@ export async function findRows(
   );
   if (ranges === undefined || ranges.hits === 0) return { total: ranges?.total ?? 0, found: null };
   const found: RowsFound = {
-    lo: Math.max(lo, ranges.first * HEIGHT_RANGE),
-    hi: Math.min(hi, ranges.last * HEIGHT_RANGE + HEIGHT_RANGE - 1),
+    lo: Math.max(lo, heightsOf(ranges.first).from),
+    hi: Math.min(hi, heightsOf(ranges.last).to),
     skip: skip - ranges.before,
     rows: ranges.inside,
   };

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse, Params } from '../../../infra/clickhouse/client.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { HEIGHT_RANGE, rangeOf } from '../../../schemas/topics.ts';
+import { heightsOf, rangeOf } from '../../../schemas/topics.ts';
 import type { BlockProjection, DeferredProjection } from '../../define.ts';
 import { servedBuild } from '../builds.ts';
 import { markAgain } from '../deferred/mark-again.ts';
@@ -187,10 +187,6 @@ async function endRepair({ pool, clickhouse, deferred }: MarkDeps, range: number
 
 async function invalidateCachedPages(pool: Pool): Promise<void> {
   await pool.query('UPDATE tds.served SET repairs = repairs + 1');
-}
-
-function heightsOf(range: number): Heights {
-  return { from: range * HEIGHT_RANGE, to: (range + 1) * HEIGHT_RANGE - 1 };
 }
 
 /** Adds up, by table. */

@@ -1,7 +1,7 @@
 import { endingWith } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { HEIGHT_RANGE, partitionOfHeight, rangeOf, topics } from '../../../schemas/topics.ts';
+import { heightsOf, partitionOfHeight, rangeOf, topics } from '../../../schemas/topics.ts';
 import { unbalancedTokens } from '../../account-ledger/queries.ts';
 import { compareTables, differingRows } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
@@ -47,8 +47,8 @@ export async function deriveScratch(
 ): Promise<void> {
   const derived = scratch.derived.filter(({ name }) => name in names);
   const own = { ...names, ...Object.fromEntries(derived.map(({ name, theirs }) => [name, theirs])) };
-  const [first, last] = [range * HEIGHT_RANGE, (range + 1) * HEIGHT_RANGE - 1];
-  const touched = [first, last].map((height) => ({ height, chunk: '', offset, isNew: false }));
+  const { from, to } = heightsOf(range);
+  const touched = [from, to].map((height) => ({ height, chunk: '', offset, isNew: false }));
   for (const { sql, params } of projection.derive?.(touched) ?? []) {
     await clickhouse.command(withNames(sql, own), { params });
   }
@@ -70,14 +70,14 @@ export async function withDerivedScratch<C extends Client>(
   work: (clickhouse: C) => Promise<void>,
 ): Promise<void> {
   const { projection, build } = target;
-  const [first, last] = [range * HEIGHT_RANGE, (range + 1) * HEIGHT_RANGE - 1];
+  const { from, to } = heightsOf(range);
   const texts = {
     task: 'Recomputing and comparing sums',
-    remedy: `the sums of blocks ${first} to ${last} are not ${purpose} yet; try again`,
+    remedy: `the sums of blocks ${from} to ${to} are not ${purpose} yet; try again`,
   };
   await withWritersStopped(pool, [projection.name], texts, async (tx, signal) => {
     await checkServed(tx, [build]);
-    const next = await servedCheckpoint(tx, projection.name, topics.chainBlocks, partitionOfHeight(first));
+    const next = await servedCheckpoint(tx, projection.name, topics.chainBlocks, partitionOfHeight(from));
     const ending = endingWith(clickhouse, signal);
     await deriveScratch(ending, scratch, target, range, Math.max(0, (next ?? 0) - 1));
     await work(ending);
@@ -126,11 +126,12 @@ async function compare(clickhouse: Client, pair: TablePair, heights: Heights): P
   const { differing } = await compareTables(clickhouse, pair, { heights });
   const differences: Difference[] = [];
   for (const { bucket, ours, theirs } of differing) {
+    const { from, to } = heightsOf(bucket);
     const at = {
       kind: pair.isDerived ? ('derived' as const) : ('rows' as const),
       heights: {
-        from: Math.max(heights.from, bucket * HEIGHT_RANGE),
-        to: Math.min(heights.to, (bucket + 1) * HEIGHT_RANGE - 1),
+        from: Math.max(heights.from, from),
+        to: Math.min(heights.to, to),
       },
       table: pair.name,
       range: bucket,
