@@ -73,12 +73,9 @@ async function pageByNumber(
   if (page === 'invalid' || (page !== 'last' && page * limit > REACHABLE_ROWS)) throw invalidPage();
   const reads = page === 'last' ? null : rowsByOffset(reading, (page - 1) * limit, limit + 1);
   const whole = reading.plan.isShort && page === 1 ? await reads : null;
+  const countRows = page === 'last' ? countForLastPage : countTransfers;
   const [counted, early] = await Promise.all([
-    whole !== null && whole.length <= limit
-      ? { count: whole.length, isEstimate: false }
-      : page === 'last'
-        ? countForLastPage(reading)
-        : countTransfers(reading),
+    whole !== null && whole.length <= limit ? { count: whole.length, isEstimate: false } : countRows(reading),
     reads,
   ]);
   const count =

@@ -76,13 +76,14 @@ export function candidatesOf(felts: Felts): { filter: Exclude<FeltFilter, 'txhas
     ['to', felts.to],
     ['search', felts.search],
   ] as const;
-  return named.flatMap(([filter, felt]) => {
-    if (felt === undefined) return [];
-    const subjects = { token: [token(felt)], search: [account(felt), token(felt)] };
-    return [
-      { filter, subjects: filter === 'token' || filter === 'search' ? subjects[filter] : [account(felt)] },
-    ];
-  });
+  return named.flatMap(([filter, felt]) =>
+    felt === undefined ? [] : [{ filter, subjects: subjectsOf(filter, felt) }],
+  );
+}
+
+function subjectsOf(filter: Exclude<FeltFilter, 'txhash'>, felt: Felt): Subject[] {
+  if (filter === 'search') return [account(felt), token(felt)];
+  return [filter === 'token' ? token(felt) : account(felt)];
 }
 
 /** The side of a token and an account, if these are all that is asked for. */
@@ -115,10 +116,7 @@ export function planTransfers(
   if (felts.txhash !== undefined) return { ...single(transfersOfTransaction(tables)), isShort: true };
   const weighed = candidatesOf(felts).map((candidate) => ({
     ...candidate,
-    rows:
-      subjectsToCount(felts).length === 0
-        ? 0
-        : candidate.subjects.reduce((sum, subject) => sum + facts.total(subject), 0),
+    rows: candidate.subjects.reduce((sum, subject) => sum + facts.total(subject), 0),
   }));
   const [best] = weighed.toSorted((a, b) => a.rows - b.rows);
   if (best === undefined) {
@@ -134,21 +132,12 @@ export function planTransfers(
       : null;
   switch (best.filter) {
     case 'token':
-      return {
-        ...unknown,
-        sources: [{ source: transfersOfToken(tables), subject }],
-        subject,
-        exact: isOnly ? subject : null,
-        positions,
-      };
-    case 'account':
-      return {
-        ...unknown,
-        sources: [{ source: transfersOfAccount(tables, best.filter), subject }],
-        subject,
-        exact: isOnly ? subject : null,
-        positions,
-      };
+    case 'account': {
+      const source =
+        best.filter === 'token' ? transfersOfToken(tables) : transfersOfAccount(tables, best.filter);
+      const exact = isOnly ? subject : null;
+      return { ...unknown, sources: [{ source, subject }], subject, exact, positions };
+    }
     case 'from':
     case 'to': {
       const source = transfersOfAccount(tables, best.filter);
