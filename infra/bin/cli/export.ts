@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 
 import { servedBuilds } from '../../../projections/served.ts';
+import type { ExportFile } from '../../../schemas/api/exports.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { commandConfig } from '../command-config.ts';
@@ -31,26 +32,18 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
     .action(async ({ to, heights }: { to: string; heights: number }) => {
       const store = await openObjectStore(to);
       let files = 0;
+      const onFile = ({ url, rows, bytes }: ExportFile): void => {
+        files += 1;
+        say(`${url}: ${rows} transfers, ${bytes} bytes`);
+      };
+      const busy = (): string => 'Another process is writing files';
+      const stopped = (): AppError => new AppError('CONFLICT', 'Stopped; the next run resumes from here');
       const final = await withStores(commandConfig(process.env), 'tds-export', log, ({ pool, clickhouse }) =>
-        withAdvisoryLocks(
-          pool,
-          ['export build'],
-          () => 'Another process is writing files',
-          (assertHeld) =>
-            withInterrupt(
-              () => new AppError('CONFLICT', 'Stopped; the next run resumes from here'),
-              async (signal) => {
-                const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
-                return await buildExportFiles(
-                  reading,
-                  { store, heights, assertHeld },
-                  ({ url, rows, bytes }) => {
-                    files += 1;
-                    say(`${url}: ${rows} transfers, ${bytes} bytes`);
-                  },
-                );
-              },
-            ),
+        withAdvisoryLocks(pool, ['export build'], busy, (assertHeld) =>
+          withInterrupt(stopped, async (signal) => {
+            const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
+            return await buildExportFiles(reading, { store, heights, assertHeld }, onFile);
+          }),
         ),
       );
       if (files > 0) return say(`${files} file${files === 1 ? '' : 's'} written.`);
