@@ -99,7 +99,7 @@ export async function startCheckpointedConsumer(
 ): Promise<CheckpointedConsumer> {
   const { kafka, pool, name, topics, retryWhileUnavailable } = options;
   const groupId = options.groupId ?? name;
-  const owner = { consumer: name, build: 0 };
+  const owner = ownerOf(name);
   const logs = new Map<string, LogIdentity>();
   for (const topic of topics) {
     logs.set(topic.name, await identifyLog(kafka, topic));
@@ -177,6 +177,10 @@ export async function startCheckpointedConsumer(
   };
 }
 
+function ownerOf(consumer: string): CheckpointOwner {
+  return { consumer, build: 0 };
+}
+
 type ReachedOffsets = ReturnType<typeof createReachedOffsets>;
 
 /** By partition, the highest offset that this process has stored or read as its checkpoint. */
@@ -239,11 +243,8 @@ async function resumeRewound(
   const check = async (): Promise<void> => {
     for (const topic of topics) {
       const before = reached.of(topic.name);
-      for (const { partition, nextOffset } of await storedCheckpoints(
-        pool,
-        { consumer: name, build: 0 },
-        topic,
-      )) {
+      const stored = await storedCheckpoints(pool, ownerOf(name), topic);
+      for (const { partition, nextOffset } of stored) {
         if (nextOffset >= (before.get(partition) ?? 0)) continue;
         log.warn({ consumer: name, topic: topic.name, partition, nextOffset }, 'checkpoint has moved back');
         reached.set(topic.name, partition, nextOffset);
@@ -271,7 +272,7 @@ async function startOffset(
 ): Promise<number> {
   const { kafka, pool, log, name, outsideLog, initialOffset } = options;
   const { topic, topicId } = identity;
-  const owner = { consumer: name, build: 0 };
+  const owner = ownerOf(name);
   // The log is read after the table: a checkpoint that moves in between cannot seem to be past the end.
   const load = async () =>
     (await storedCheckpoints(pool, owner, topic)).find((one) => one.partition === partition);
