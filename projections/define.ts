@@ -92,8 +92,8 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
   /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
   readonly insertLast?: boolean;
   /**
-   * Whether an item removes a block. Its rows are inserted before every other row of the batch, of tables that are
-   * inserted last after the others, so that nothing says that a block is indexed while the rows of another one stand in its
+   * Whether an item removes a block. Its rows are inserted before every other row of the batch, those of `insertLast`
+   * after the rest of them, so that nothing says that a block is indexed while the rows of another one stand in its
    * place.
    */
   isRemoval?(item: I): boolean;

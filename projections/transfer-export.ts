@@ -289,8 +289,8 @@ export const MAX_EXPORT_PRICES = 6_000_000;
 /** So many are read without looking for the hours that need them. */
 export const MAX_RANGE_PRICES = 2_000_000;
 /**
- * What an hour in which a token has rows takes in the set of hours, in prices. The set takes 0.3 GB up to 2^21 hours and 0.9 GB
- * above, which this rules out.
+ * What an hour in which a token has rows takes in the set of hours, as a number of prices. The set takes 0.3 GB up to
+ * 2^21 hours and 0.9 GB above, which this rules out.
  */
 export const PRICES_OF_HOUR = 3;
 

@@ -124,8 +124,8 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
 }
 
 /**
- * Where a page begins. `isNow`: whether the previous pages list the current holders; this page then does, too, although the time
- * in the query has passed since. null for the first page.
+ * Where a page begins. `isNow`: whether the previous pages list the current holders: then this page does so too, even
+ * if the time in the query has passed meanwhile; null for the first page.
  *
  * @param query what is asked for, as text
  * @throws 400 for the cursor of another query
@@ -162,8 +162,8 @@ async function countedUpTo(
 }
 
 /**
- * @param coverage read before the balances, which then include every block that is not due; a newer block is due when its height
- *   is read
+ * @param coverage read before the balances, which therefore include every block that it counts: a newer block is marked
+ *   as due before its height can be read
  */
 async function holdersNow(
   clickhouse: ClickHouse,
@@ -214,8 +214,8 @@ const isRunFromZero = async (clickhouse: ClickHouse, served: ServedBuilds, upTo:
   (await runStart(clickhouse, served, upTo)) === 0;
 
 /**
- * Whether all blocks until a time are indexed, of which `upTo` is the newest indexed one; null: none is indexed. In a gap above it,
- * blocks until then may be missing.
+ * Whether all blocks up to a time are indexed. `upTo` is the newest indexed one of them; null: none is. If the index
+ * has a gap above it, some of them may be missing there.
  */
 async function coversTime(
   clickhouse: ClickHouse,

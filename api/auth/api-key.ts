@@ -26,8 +26,9 @@ export function randomApiKey(): string {
 }
 
 /**
- * The key of a request with an Idempotency-Key, so that a retry returns the same key. The time makes it another one when
- * the command is decided again, after its outcome has expired: a deleted key never becomes valid again.
+ * The key of a request with an Idempotency-Key, so that a retry returns the same key. It depends on the time, so a
+ * command that is decided again after its outcome has expired gives another key: a deleted key never becomes valid
+ * again.
  *
  * @param issuedAt of the command; absent: as earlier versions derived keys
  */

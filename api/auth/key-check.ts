@@ -100,8 +100,9 @@ async function reserveCall(
 }
 
 /**
- * Counts a call by session on a route that takes an API key. All sessions of a user share one ceiling: that of a key without
- * a ceiling of its own. A session is no guessable secret of an address, so a rejection is no failure of the address.
+ * Counts a call by session on a route that takes an API key. All sessions of a user share one ceiling: that of a key
+ * without a ceiling of its own. A session token cannot be guessed, so a rejection does not count as a failure of the
+ * address.
  */
 export async function countSessionCall(
   { limits, defaultCeiling }: KeyCheckDeps,

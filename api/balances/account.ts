@@ -111,8 +111,8 @@ function lastAnswerAt({ anchors, refusal }: ChainReads): number {
 }
 
 /**
- * The balances to read first: never read before the oldest read, and of those never read the unknown. A read moves a pair
- * to the end, so that repeated calls get to all.
+ * The balances to read first: those never read, unknown ones before others, then those whose last read is the oldest. A
+ * read moves a pair to the end, so that repeated calls reach all pairs.
  */
 function byNeedOfRead(
   a: Pick<CurrentBalance, 'balance' | 'reads'>,

@@ -49,7 +49,8 @@ export function limitCommands(
       const deadline = performance.now() + timeoutMs;
       const leave = await takePlace({ caller: caller(), signal, waitMs: MAX_WAIT_SHARE * timeoutMs });
       try {
-        // Also where the client disconnects: without its place, clients that hang up could publish without bound.
+        // A command keeps its place when its client disconnects: otherwise clients that hang up could publish without
+        // bound.
         return await commands.submit({ ...command, timeoutMs: deadline - performance.now() });
       } finally {
         leave();

@@ -65,12 +65,14 @@ const RETRY_MS = 300;
 const NOTHING = { lo: 1, hi: 0 };
 
 /**
- * Begins an export. ClickHouse reads what its tables have when a statement begins; if the blocks of the range are the same
- * before and after that, those up to `head` are of one chain, and no row is newer than its block, then the file has exactly
- * the transfers of the chain that ends with `head`, whatever happens to that later. Otherwise it begins again. Rows of final
- * blocks are newer only during a repair: these are found when the file comes to them, which breaks it off.
+ * Begins an export. A statement reads its tables as they are when it begins, so the file has exactly the transfers of
+ * the chain that ends with `head`, whatever happens to that chain later, if three conditions hold: the blocks of the
+ * range are the same before and after the statement begins, those up to `head` are of one chain, and no row is newer
+ * than its block. Otherwise the export begins again. Rows of final blocks are newer only during a repair: these are
+ * found when the file reaches them, which breaks it off.
  *
- * @throws 400 for too many prices, 503 while blocks of the range are being reverted or indexed again, or none is indexed
+ * @throws 400 for too many prices, 503 while blocks of the range are being reverted or indexed again, or none is
+ *   indexed
  */
 export async function openExport(reading: ExportReading, asked: AskedExport): Promise<OpenExport> {
   for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
@@ -129,7 +131,8 @@ async function tryOpen(
     // From here on, the reader of the file handles its errors.
     file.on('error', () => {});
     await once(file, 'readable', { signal });
-    // First the rows, then the blocks: what the statement found unsettled is so still, or has changed the blocks.
+    // First the rows, then the blocks: a row that the statement found unsettled either still is, or has changed the
+    // blocks.
     const wasSettled = await isSettled();
     const isToHead = top === head.height;
     const [last] = isToHead ? [head] : await linkedBlocks(clickhouse, served, { from: top, to: top });

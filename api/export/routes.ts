@@ -167,7 +167,10 @@ function headersOf(coding: Coding): Readonly<Record<string, string>> {
   return { Vary: 'Accept-Encoding', ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }) };
 }
 
-/** Where the client takes them: the header that names the trailers, and what gives them at the end of the file. */
+/**
+ * If the client accepts trailers: the header that names them, and the function that returns them at the end of the
+ * file.
+ */
 function trailersFor(te: string, whole: () => FileSummary | null) {
   if (!/(?:^|,)\s*trailers\s*(?:,|;|$)/i.test(te)) return { headers: {}, body: {} };
   return {

@@ -89,8 +89,8 @@ async function indexedBlock(clickhouse: RowReader, served: ServedBuilds, height:
 }
 
 /**
- * Throws where the block was reverted while the answer was read, which may be of two chains then: also if the block has come back
- * since.
+ * Throws if the block was reverted while the answer was read, even if it has come back since: the answer may be of two
+ * chains.
  */
 export async function confirmAsOf(
   clickhouse: RowReader,

@@ -119,8 +119,8 @@ export const readClasses = {
 export type ReadClassName = keyof typeof readClasses;
 
 /**
- * Connections of the client: four for each place of an account, as a history of balances reads so often at once, and two
- * more than there are other places, for health checks and the newest blocks.
+ * Connections of the client: four for each place of `account`, because a balance history makes so many reads at once,
+ * one for each other place, and two for health checks and the newest blocks.
  */
 export const READ_CONNECTIONS =
   readClasses.page.places +

@@ -31,8 +31,9 @@ const SLICE_MS = 500;
 const STEP_MS = 100;
 
 /**
- * A file takes all that is left of the machine, and its statement cannot be made to take less: with the lowest priority of its
- * threads a page still takes half as long again, as it shares its core. What is not read of it, ClickHouse does not compute.
+ * A file takes all the CPU time that is left, and its statement cannot be made to take less: even with the lowest
+ * priority of its threads, a page takes half as long again, because they share a core. But ClickHouse does not compute
+ * what is not read.
  *
  * @param rowsPerSecond of all files together, while pages are read
  */

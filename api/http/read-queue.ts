@@ -35,9 +35,9 @@ export interface ReadingRequest {
 
 export interface ReadQueue {
   /**
-   * Runs a read of the request when a place is free. `priority` is higher for a user, and for a caller among those of a user,
-   * whose reads have taken much more time than those of another one: ClickHouse suspends a read while one with a smaller
-   * number runs.
+   * Runs a read of the request when a place is free. `priority` is a greater number for a user whose reads have taken
+   * much more time than those of another user, and likewise among the callers of a user: ClickHouse suspends a read
+   * while one with a smaller number runs.
    *
    * @throws 503 `overloaded` when the request would not be answered in time, the reason of `ended` when it ended before
    */

@@ -6,8 +6,9 @@ export interface StateCache<K extends string, V> {
   /**
    * The values of these keys; a key without one is missing.
    *
-   * @param state names everything that a value follows from besides its key, and was read before; null: nothing is kept
-   * @param read the values of the keys of which it is not known whether they have one
+   * @param state identifies everything besides its key that a value depends on, and was read before; null: nothing is
+   *   cached
+   * @param read returns the values of the keys that are not cached
    */
   values(
     state: string | null,

@@ -172,8 +172,8 @@ function linkedPrefix(blocks: readonly LinkedBlock[], first: number): readonly L
 }
 
 /**
- * The rows that belong to a block; null: some are of a newer version, so that the block is being reverted. All rows of a block
- * can be counted; of a filter, a row of the block that is missing has a newer version in the same place.
+ * The rows that belong to a block; null: some are of a newer version, so the block is being reverted. Without a filter
+ * the count shows that rows are missing; with one, a missing row has a newer version in the same place.
  */
 function currentRows(
   { hash, seq, transfers }: LinkedBlock,

@@ -64,7 +64,10 @@ export function messagesOf(
   return { messages, position };
 }
 
-/** Messages that are shared of one view: twice the transfers that it holds, for positions are of the clients' making. */
+/**
+ * Most messages that are shared of one view: twice the transfers that it holds. A bound, because clients choose the
+ * positions.
+ */
 const MAX_SHARED = 2 * TRANSFERS;
 
 interface SharedMessages {

@@ -148,7 +148,8 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
           name: lastEventId === '' ? 'from' : 'Last-Event-ID',
           signal: request.signal,
         });
-        // Before the status: where nothing can be read, lines are answered by 503. Without `from`, this shows where it begins.
+        // Read before the status is sent, so that a stream of lines answers 503 if nothing can be read. Without `from`,
+        // this read also determines where the stream begins.
         const first = isEvents && start !== null ? null : await firstOf(follower, request.signal);
         const waitMs = 1000 * (query.wait ?? WAIT_SECONDS.fallback);
         const until = isEvents ? null : { messages: query.limit, waitMs };

@@ -158,7 +158,7 @@ async function planOf(
   const subjects = subjectsToCount(felts);
   const isBlock = block !== null && Object.keys(felts).length === 0;
   const [totals, searchIsHash, counted] = await Promise.all([
-    // Those of the block: the choice of rows, and with it an estimated count, must not change with newer ones.
+    // Totals as of the block: the choice of rows, and with it an estimated count, must not change with newer transfers.
     subjectTotals(clickhouse, tables, subjects, asOf?.height ?? MAX_HEIGHT),
     felts.search === undefined || felts.txhash !== undefined
       ? false

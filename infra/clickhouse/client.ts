@@ -171,9 +171,9 @@ function openClient(
 }
 
 /**
- * An acknowledged insert is stored, and every later read of a writer sees it: with a sequential quorum a replica answers such
- * a read only when it has all acknowledged rows, else with an error. ClickHouse Cloud needs no quorum, and one server ignores
- * what is about replicas.
+ * An acknowledged insert is stored, and every later read of a writer sees it: with a sequential quorum a replica
+ * answers such a read only when it has all acknowledged rows, else with an error. ClickHouse Cloud needs no quorum, and
+ * a single server ignores the settings about replicas.
  */
 function writerSettings(cluster: Cluster | null): Settings {
   const always = {

@@ -72,9 +72,9 @@ export interface CheckpointedConsumer {
   /** Reads a partition again whose batch was abandoned, from its checkpoint. */
   readonly resume: (topic: string, partition: number) => Promise<void>;
   /**
-   * Passes messages unread: stops fetching the assigned partitions of a topic, and moves the checkpoints of those that a
-   * previous call has stopped up to these offsets, by partition. A checkpoint that another process moves at the same time
-   * stays as that has moved it. Fetching begins again with `resumeSkipped` or the next assignment.
+   * Passes messages unread: stops fetching the assigned partitions of a topic, and moves the checkpoints of those that
+   * a previous call has stopped up to these offsets, by partition. A checkpoint that another process moves at the same
+   * time stays where that process has moved it. Fetching begins again with `resumeSkipped` or the next assignment.
    *
    * @returns the assigned partitions
    */

@@ -70,8 +70,8 @@ export interface Consumption {
 /** Largest record batch that topics accept, and the most that one fetch returns of a partition. */
 export const MAX_MESSAGE_BYTES = 17_000_000;
 /**
- * An idle consumer asks each broker this often. A seek waits for the fetch under way, and a stop where no partition is read from a
- * broker: kafkajs then waits instead of asking it.
+ * An idle consumer asks each broker this often. A seek waits for the fetch under way. So does a stop at a broker from
+ * which no partition is read: kafkajs waits there instead of asking it.
  */
 const IDLE_WAIT_MS = 2000;
 const BYTES_WAIT_MS = 1000;

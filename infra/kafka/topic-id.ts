@@ -58,8 +58,8 @@ const silent: InternalLogger = {
 };
 
 /**
- * A Metadata request v12: topics [{topic_id, name}], allow_auto_topic_creation, include_operations. Its header is of version 2:
- * one of version 1, which kafkajs writes, then tags.
+ * A Metadata request v12: topics [{topic_id, name}], allow_auto_topic_creation, include_operations. Its header has
+ * version 2: a header of version 1, which kafkajs writes, followed by tags.
  */
 function metadataRequest(topic: string): ProtocolRequest<string> {
   const name = Buffer.from(topic);

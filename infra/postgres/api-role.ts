@@ -94,7 +94,7 @@ async function createRole(tx: Sql, name: string, password: string): Promise<void
     );
   }
   const passwordClause = password === '' ? '' : `PASSWORD ${pg.escapeLiteral(decodeURIComponent(password))}`;
-  // Only a superuser may name some of these attributes, so an owner that is none names only those to take away.
+  // Only a superuser may name some of these attributes, so any other owner names only those that it has to revoke.
   const refused = Object.entries(REFUSED_ATTRIBUTES)
     .filter(([column]) => attributes === null || attributes[column] === true)
     .map(([, clause]) => clause);

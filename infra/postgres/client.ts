@@ -181,7 +181,7 @@ function lend(
         if (lost.has(client) && isBareError(error)) {
           throw unavailable('The connection to PostgreSQL was lost', error);
         }
-        // Of a standby, or of a primary that was demoted: it never leads to a server that accepts writes again.
+        // The connection leads to a standby, or to a primary that was demoted, which will not accept writes again.
         if (errorCode(error) === READ_ONLY) lost.add(client);
         throw error;
       } finally {

@@ -107,7 +107,10 @@ async function warnOfEviction(redis: Redis, log: Logger): Promise<void> {
   );
 }
 
-/** Returns a function after which the commands of this turn of the event loop are written at its end, in one call of the system. */
+/**
+ * Returns a function that has the commands of this turn of the event loop written together at its end, in one system
+ * call.
+ */
 function gatherWrites(redis: Redis): () => void {
   let corked: Redis['stream'] | null = null;
   return () => {

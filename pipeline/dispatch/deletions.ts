@@ -37,8 +37,8 @@ export async function scheduleDeletion(tx: PoolClient, webhookId: number, now: n
 
 /**
  * Schedules the deletion of deliveries that were stored after their webhook was deleted, by a matcher that had read it
- * before: storing them has created its endpoint again. Does nothing where a schema is no longer served, which lacks the webhooks
- * that were created since.
+ * before: storing them has created its endpoint again. Does nothing if the schema is no longer served: it lacks the
+ * webhooks that were created since.
  */
 export async function scheduleOrphanDeletions(pool: Pool, schema: string, now: number): Promise<void> {
   const orphans = await sqlRows(

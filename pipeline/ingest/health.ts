@@ -10,7 +10,7 @@ interface HealthDeps extends Pick<IngestDeps, 'store' | 'clock' | 'log' | 'metri
 }
 
 interface Head {
-  /** The greatest that the node has answered, or the indexed height below which all its answers were. */
+  /** The greatest height that the node has answered; the indexed height if all its answers were below that. */
   readonly height: number;
   /** Of the blocks that it has answered at this height; empty: none. */
   readonly hashes: ReadonlySet<Felt>;
@@ -69,8 +69,8 @@ const alarmsOf = (chunk: string): string[] => [
 export type Health = ReturnType<typeof createHealth>;
 
 /**
- * Nodes behind one address may answer different blocks in turn, so only one not seen before, at no lower height, is new; and
- * none below the index, where a node that still syncs adds blocks.
+ * Nodes behind one address may answer different blocks in turn, so a block is new only if it was not seen before and is
+ * at no lower height. None below the index is new: there, a node that still syncs adds blocks.
  */
 function newestHead(newest: Head | null, indexed: number, head: BlockPoint | null, now: number): Head {
   const known = newest ?? { height: indexed, hashes: new Set(), since: now };

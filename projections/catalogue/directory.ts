@@ -235,8 +235,8 @@ export async function classHashById(db: Sql, schema: string, id: number): Promis
 const versions = new Intl.Collator('en', { numeric: true });
 
 /**
- * The newest active class of each account type, in one network or in all: of those without a release time, which come after the
- * others, the one of the highest version.
+ * The newest active class of each account type, in one network or in all. Of a type whose classes have no release time,
+ * the one with the highest version.
  */
 export async function latestClassHashes(
   db: Sql,

@@ -8,9 +8,9 @@ import type { PostgresProjection } from '../define.ts';
 const DAY_MS = 86_400_000;
 
 /**
- * Balances read from the chain for pairs that no indexed transfer moved, kept for repeated requests. Clients may request any pair,
- * so an answer is deleted as soon as a message of its partition arrives that the log took a day later: a rebuild reads the
- * partitions in another order.
+ * Balances read from the chain for pairs that no indexed transfer moved, kept for repeated requests. Clients may
+ * request any pair, so an answer is deleted by the first message of its partition that was appended a day later: of its
+ * own partition, because a rebuild reads the partitions in another order.
  */
 export const unmovedBalances: PostgresProjection<BalancesMessage> = {
   kind: 'postgres',

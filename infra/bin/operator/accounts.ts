@@ -71,7 +71,8 @@ export async function createIfMissing(
 }
 
 /**
- * Creates the user of an embedded start if missing. If its password differs, sets it, or leaves it to whoever changed it.
+ * Creates the user of an embedded start if missing. If its password differs, sets it, or with `keepsPassword` leaves it
+ * as it was changed.
  *
  * @returns whether the user has the password now
  */

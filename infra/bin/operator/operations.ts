@@ -106,9 +106,9 @@ export function startOperations(deps: OperationsDeps): { stop(): Promise<void> }
 }
 
 /**
- * Whether an operation without a sign of its process is abandoned; called whenever PostgreSQL has answered. After an outage, which
- * all processes may have had, its process first has time to show that it runs it; also after the start of this one, which may
- * have waited for the end of an outage.
+ * Whether an operation without a sign of its process counts as abandoned; called whenever PostgreSQL has answered.
+ * After an outage, which may have affected all processes, the process that runs it first has time to show that; likewise
+ * after the start of this process, which may have waited for the end of an outage.
  */
 function createTakingOver({ now }: Pick<Clock, 'now'>): () => boolean {
   let answeredAt = now();
@@ -164,8 +164,8 @@ async function isStillRebuilding(pool: Sql, { operation, subject, attempts }: Re
 }
 
 /**
- * The number of this attempt for the one process that carries it out; null for others. After some attempts it is given up: it
- * may have ended each process.
+ * Claims a request: returns the number of this attempt for the one process that carries it out, null for others. After
+ * some attempts the operation is given up, because it may be what ended each process.
  */
 async function claim(pool: Sql, request: Request): Promise<number | null> {
   const { id, operation, subject, swap, requested_by: by, requested_at: at } = request;

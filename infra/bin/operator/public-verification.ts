@@ -99,8 +99,8 @@ const verifyRow = z.object({
 });
 
 /**
- * The run of the most heights, as a run over the whole index has, and a later one more; or a newer one that left differences, which
- * that one does not know.
+ * The run over the most heights: of runs over the whole index, the newest. Or a newer one that left differences, of
+ * which that run does not know.
  */
 async function readLastVerify(db: Sql): Promise<Part<'last_verify'>> {
   const [row] = await sqlRows(

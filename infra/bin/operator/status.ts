@@ -50,8 +50,8 @@ export function logHeight(chunks: readonly ChunkProgress[]): number | null {
 }
 
 /**
- * The newest height of the node. The ingester announces it through the log: while the projections are stopped, the log itself
- * is ahead of what they have read of that.
+ * The newest height of the node. The ingester announces it through the log; while the projections are stopped, the log
+ * is ahead of the announcements that they have read.
  */
 export function headHeight(
   { head_height: announced }: Pick<ChainStatusRow, 'head_height'>,

@@ -17,8 +17,8 @@ import type { EmbeddedService, ServiceLog } from '../service.ts';
 const kafkaHome = fileURLToPath(new URL('../../../.cache/kafka-4.3.0', import.meta.url));
 const jars = join(kafkaHome, 'lib');
 /**
- * Kafka's classes, parsed and verified, which the JVM maps into its memory (class data sharing): a start takes 3 s of CPU
- * instead of 5. record-classes.ts makes it. A JVM that it was not made by starts without.
+ * Kafka's classes, parsed and verified, which the JVM maps into its memory (class data sharing): a start takes 3 s of
+ * CPU instead of 5. record-classes.ts makes it. A JVM other than the one that made it starts without it.
  */
 const classArchive = join(kafkaHome, 'classes.jsa');
 
@@ -176,8 +176,8 @@ function properties(logDir: string, port: number, controllerPort: number): strin
     // partitions without a leader when a busy machine delays heartbeats for some seconds.
     'broker.session.timeout.ms': 10_000,
     'broker.heartbeat.interval.ms': 500,
-    // By default an idle controller writes a record without meaning twice a second, which takes a quarter of the CPU of an
-    // idle node. Standby controllers see by it that the log still moves; here are none.
+    // By default an idle controller appends a no-op record twice a second, which takes a quarter of the CPU of an idle
+    // node. It shows standby controllers that the log still moves; there are none here.
     'metadata.max.idle.interval.ms': 0,
   };
   return Object.entries(entries)

@@ -183,9 +183,9 @@ interface GapWait extends Pick<Blocked, 'progress'> {
 }
 
 /**
- * Returns a function that reads balances after a block. Where blocks between it and the newest are missing, it first waits
- * until the projections have read what the log of their partition held at some time after it had the block, or are halted
- * there. A gap that stays after that leaves all balances unknown.
+ * Returns a function that reads balances after a block. If blocks between it and the newest are missing, it first waits
+ * until the projections have read the partition of the missing blocks up to an end of the log that was seen after the
+ * block was logged, or are halted in it. A gap that is still there leaves all balances unknown.
  */
 export function createGapWait(
   deps: Pick<MatchDeps, 'kafka' | 'pool' | 'clock' | 'signal'>,

@@ -97,7 +97,7 @@ export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promis
   });
 }
 
-/** When the next delivery is due, or the oldest that waits was, in unix milliseconds; null: none. */
+/** When the next delivery is due, in unix milliseconds; in the past if one waits already; null: there is none. */
 export async function firstDueAt(db: Sql): Promise<number | null> {
   const [row] = await sqlRows(
     db,

@@ -59,7 +59,7 @@ const FAST_MS = 1000;
 const MIN_POLL_MS = 10;
 /** Between two polls while what is due cannot be claimed. */
 const BLOCKED_POLL_MS = 250;
-/** Between two polls while nothing is due: finds what another process has made due, and does not get to. */
+/** Between two polls while nothing is due: finds what another process has made due but does not get to. */
 const IDLE_POLL_MS = 2000;
 const STOP_GRACE_MS = 3000;
 /** Outcomes stored in one transaction. */

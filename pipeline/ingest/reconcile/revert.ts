@@ -21,7 +21,7 @@ export interface RevertedOrphans {
   readonly heights: readonly number[];
 }
 
-/** A block is published after its time; so much earlier by the clocks of others, or if its parent is of another fork. */
+/** A block is published after its own time. This margin covers clocks that differ, and a parent of another fork. */
 const PUBLISHED_BEFORE_MS = 3_600_000;
 /** How far below the block orphans are looked for: more than a chain makes in PUBLISHED_BEFORE_MS. */
 const HEIGHTS_BELOW = 5000;

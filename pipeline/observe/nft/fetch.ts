@@ -29,7 +29,10 @@ export interface FetchOptions {
 
 /** Where to download a document. */
 export interface Source {
-  /** What the contract names, with the token id in place: also where an image is its own metadata, as gateways change. */
+  /**
+   * The URI that the contract names, with the token id filled in. An image that is its own metadata is stored by it,
+   * and not by the URL, because gateways change.
+   */
   readonly uri: string;
   /** URL to call, or the `data:` URI itself. */
   readonly url: string;
@@ -47,7 +50,7 @@ export interface Fetcher {
 const MAX_BYTES = 1_048_576;
 const MAX_REDIRECTS = 3;
 
-/** Encoded slashes, which a server behind the gateway may take for separators and leave `/ipfs/` by them. */
+/** Encoded slashes: a server behind the gateway may take them for separators, and the path could leave `/ipfs/`. */
 const ENCODED_SLASH = /%(?:2f|5c)/i;
 
 /** The `host` of everything that the gateway serves. */

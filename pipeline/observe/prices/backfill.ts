@@ -156,7 +156,10 @@ async function backfillWindow(
   return judged;
 }
 
-/** Judges the points of one token, oldest first, each against those before it, and at its own time unless that is to come. */
+/**
+ * Judges the points of one token, oldest first, each against those before it and as of its own time, or of now if that
+ * is in the future.
+ */
 function judgeHistory(
   token: Felt,
   points: readonly FeedReading[],

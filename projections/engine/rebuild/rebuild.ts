@@ -258,9 +258,9 @@ async function assertSources(tx: Sql, rebuilding: readonly Rebuilding[]): Promis
 }
 
 /**
- * Checkpoints of the served build; without one, those that every other projection of the topic has reached; where it cannot go
- * on because the log begins after them, as when PostgreSQL was restored from before a snapshot, or ends before them, as when
- * Kafka has lost messages, the ends of the log.
+ * Checkpoints of the served build; without a served build, those that every other projection of the topic has reached.
+ * The ends of the log instead if the served build cannot go on: the log begins after its checkpoints, as when
+ * PostgreSQL was restored from before a snapshot, or ends before them, as when Kafka has lost messages.
  */
 async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebuilding): Promise<Goal> {
   const { topic } = projection;

@@ -97,7 +97,7 @@ export async function runServed<P extends Projection>(
     // A round that was being started meanwhile is stopped, too.
     await following;
     await round.run?.stop();
-    // As after a roll-back, nobody may wait for a rebuild any more; a process that still does raises them again.
+    // Perhaps nothing waits for a rebuild any more, as after a rollback; a process that still does raises them again.
     if (round.alarms.size > 0) await alarms.clear([...round.alarms.keys()]).catch(() => {});
   });
 }

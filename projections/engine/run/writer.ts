@@ -64,7 +64,7 @@ export function createWriter(deps: WriterDeps): Writer {
   const write = async (batch: Batch, before: Promise<void>): Promise<void> => {
     const held = locks.take(batch);
     const first = batch.shares.filter(({ target }) => !isInsertedLast(target.projection));
-    // After those of every earlier batch, whose blocks the rows of this one may stand in the place of.
+    // After the removals of every earlier batch: rows of this batch may take the place of the blocks that those remove.
     const ready = Promise.all([held, removals]).then(() => insertRemovals(batch));
     removals = ready;
     const inserting = [ready, ...first.map((share) => ready.then(() => insert([share])))];
