@@ -4,7 +4,7 @@ import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/tra
 import { REACHABLE_ROWS } from '../http/envelope.ts';
 import type { RowCount } from '../http/envelope.ts';
 import { countUpTo, countableSources } from './read.ts';
-import type { Reading } from './read.ts';
+import type { TransferReading } from './read.ts';
 
 /** Matches are counted exactly up to this number. */
 const EXACT_COUNT = 100_000;
@@ -22,7 +22,7 @@ const COUNT_SECONDS = 4;
  * Counts matching transfers: exact for a single token, account or block, from what is kept of it; otherwise exact up to
  * 100,000 and an estimate beyond.
  */
-export async function countTransfers(reading: Reading): Promise<RowCount> {
+export async function countTransfers(reading: TransferReading): Promise<RowCount> {
   const { clickhouse, plan, filters } = reading;
   if (plan.count !== null) return { count: plan.count, isEstimate: false };
   if (plan.exact !== null) {
@@ -42,7 +42,7 @@ export async function countTransfers(reading: Reading): Promise<RowCount> {
 }
 
 /** Exact as far as page numbers reach: an estimate may be too high, and the last page would be empty. */
-export async function countForLastPage(reading: Reading): Promise<RowCount> {
+export async function countForLastPage(reading: TransferReading): Promise<RowCount> {
   const counted = await countTransfers(reading);
   if (!counted.isEstimate) return counted;
   const count = await countUpTo(reading, reading.filters, REACHABLE_ROWS);
@@ -52,7 +52,7 @@ export async function countForLastPage(reading: Reading): Promise<RowCount> {
 }
 
 /** For each source, the number of its subject's rows times the share of matches among the newest of them. */
-async function estimate(reading: Reading): Promise<number> {
+async function estimate(reading: TransferReading): Promise<number> {
   const { clickhouse, plan, filters } = reading;
   const parts = plan.sources.map(async ({ source, subject, whole = source }) => {
     if (subject === null) return 0;
@@ -69,7 +69,7 @@ async function estimate(reading: Reading): Promise<number> {
   return (await Promise.all(parts)).reduce((sum, part) => sum + part, 0);
 }
 
-async function subjectCount(reading: Reading, subject: Subject): Promise<number> {
+async function subjectCount(reading: TransferReading, subject: Subject): Promise<number> {
   const { clickhouse, tables, filters } = reading;
   if (filters.lo === 0 && filters.hi === MAX_HEIGHT) return await reading.total(subject);
   const { total } = await findRows(clickhouse, tables, subject, {

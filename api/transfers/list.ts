@@ -17,7 +17,7 @@ import type { TransferSearch } from './filters.ts';
 import { nothing, pairSideOf, planTransfers, subjectsToCount } from './plan.ts';
 import type { Plan } from './plan.ts';
 import { readAfter, readByOffset } from './read.ts';
-import type { Reading } from './read.ts';
+import type { TransferReading } from './read.ts';
 
 const SCAN_ROWS = 20_000;
 
@@ -25,7 +25,7 @@ export interface TransferListDeps {
   readonly clickhouse: ClickHouse;
   readonly tables: ServedTables;
   /** The number of all transfers of a subject; it may be as old as answers that are cached. */
-  readonly total: Reading['total'];
+  readonly total: TransferReading['total'];
   /** Rows of one filter that may be read to find those that match the others; 20,000 by default. */
   readonly scanRows?: number;
 }
@@ -52,7 +52,7 @@ export async function listTransfers(
   }
   const filters = await heightsOf(deps, search);
   const plan = filters === null ? nothing : await planOf(deps, search, position?.carried ?? null);
-  const reading: Reading = {
+  const reading: TransferReading = {
     ...deps,
     plan,
     filters: filters ?? { felts: search.felts, lo: 0, hi: 0 },
@@ -65,7 +65,7 @@ export async function listTransfers(
 }
 
 async function pageByNumber(
-  reading: Reading,
+  reading: TransferReading,
   request: TransferListRequest,
   searchKey: string,
 ): Promise<Envelope<StoredTransfer>> {
@@ -91,7 +91,7 @@ async function pageByNumber(
 }
 
 async function pageByCursor(
-  reading: Reading,
+  reading: TransferReading,
   request: TransferListRequest,
   searchKey: string,
   position: NonNullable<ReturnType<typeof decodeCursor>>,
@@ -109,7 +109,11 @@ async function pageByCursor(
   });
 }
 
-async function rowsByOffset(reading: Reading, offset: number, limit: number): Promise<StoredTransfer[]> {
+async function rowsByOffset(
+  reading: TransferReading,
+  offset: number,
+  limit: number,
+): Promise<StoredTransfer[]> {
   return reading.plan.sources.length === 0 ? [] : await readByOffset(reading, offset, limit);
 }
 
@@ -117,7 +121,7 @@ async function rowsByOffset(reading: Reading, offset: number, limit: number): Pr
 function nextCursor(
   rows: readonly StoredTransfer[],
   limit: number,
-  reading: Reading,
+  reading: TransferReading,
   count: RowCount,
   searchKey: string,
 ): string | null {

@@ -20,7 +20,7 @@ import type { ServedTables } from '../../projections/served.ts';
 import type { Plan } from './plan.ts';
 
 /** The stores, search and plan of one request. */
-export interface Reading {
+export interface TransferReading {
   readonly clickhouse: ClickHouse;
   readonly tables: ServedTables;
   readonly total: (subject: Subject) => Promise<number>;
@@ -47,7 +47,7 @@ const PAGE_SETTINGS = { max_threads: 1, max_block_size: 2048 } as const;
 
 /** Rows `offset` to `offset + limit` in the requested order. */
 export async function readByOffset(
-  reading: Reading,
+  reading: TransferReading,
   offset: number,
   limit: number,
 ): Promise<StoredTransfer[]> {
@@ -65,7 +65,7 @@ export async function readByOffset(
 
 /** The rows after a position in the requested order. */
 export async function readAfter(
-  reading: Reading,
+  reading: TransferReading,
   after: TransferPosition,
   limit: number,
 ): Promise<StoredTransfer[]> {
@@ -78,7 +78,7 @@ export async function readAfter(
 
 /** A deep or ascending page: the counts show between which heights it lies, and only those are read. */
 async function readByCounts(
-  reading: Reading,
+  reading: TransferReading,
   subject: Subject,
   offset: number,
   limit: number,
@@ -98,7 +98,7 @@ async function readByCounts(
 
 /** Ascending from a position, or after `skip` rows: reads windows of heights until enough rows match. */
 async function readUpwards(
-  reading: Reading,
+  reading: TransferReading,
   subject: Subject,
   { after, skip, limit }: { after: TransferPosition | null; skip: number; limit: number },
 ): Promise<StoredTransfer[]> {
@@ -126,7 +126,7 @@ async function readUpwards(
 
 /** Windows of heights upwards: the first holds some rows of the subject, each further one four times as many. */
 async function* windowsUpwards(
-  { clickhouse, tables, plan, filters }: Reading,
+  { clickhouse, tables, plan, filters }: TransferReading,
   subject: Subject,
   after: TransferPosition | null,
   limit: number,
@@ -158,7 +158,7 @@ async function* windowsUpwards(
 
 /** Rows `skip` to `skip + limit`: a far page is located by keys alone, then read like one by cursor. */
 async function readSkipping(
-  reading: Reading,
+  reading: TransferReading,
   filters: TransferFilters,
   skip: number,
   limit: number,
@@ -175,7 +175,11 @@ async function readSkipping(
 }
 
 /** Matching rows, counted up to `most`. */
-export async function countUpTo(reading: Reading, filters: TransferFilters, most: number): Promise<number> {
+export async function countUpTo(
+  reading: TransferReading,
+  filters: TransferFilters,
+  most: number,
+): Promise<number> {
   const { query, params } = transferCount(countableSources(reading.plan), filters, most);
   const [counted] = await reading.clickhouse.rows(query, params, { settings: { max_threads: 1 } });
   return counted?.n ?? 0;
@@ -186,7 +190,7 @@ const ATTEMPTS = 4;
 const RETRY_MS = 50;
 
 async function read(
-  reading: Reading,
+  reading: TransferReading,
   filters: TransferFilters,
   page: Omit<PageRead, 'order'>,
 ): Promise<StoredTransfer[]> {
@@ -203,7 +207,7 @@ async function read(
 }
 
 async function readRows(
-  { clickhouse, order }: Reading,
+  { clickhouse, order }: TransferReading,
   sources: readonly TransferSource[],
   filters: TransferFilters,
   page: Omit<PageRead, 'order'>,
@@ -213,7 +217,7 @@ async function readRows(
 }
 
 async function readPositions(
-  { clickhouse, plan, order }: Reading,
+  { clickhouse, plan, order }: TransferReading,
   filters: TransferFilters,
   page: Omit<PageRead, 'order'>,
 ): Promise<TransferPosition[]> {
