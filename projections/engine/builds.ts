@@ -199,7 +199,8 @@ export async function withRebuildLock<T>(
   projections: readonly string[],
   work: (assertHeld: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
-  const busy = (name: string): string => `Another process is rebuilding ${name.slice(REBUILD_LOCK.length)}`;
+  const busy = (name: string): string =>
+    `A rebuild, a snapshot or a drop of ${name.slice(REBUILD_LOCK.length)} is running in another process`;
   return await withAdvisoryLocks(
     pool,
     projections.map((name) => REBUILD_LOCK + name),

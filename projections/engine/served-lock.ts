@@ -106,7 +106,7 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
  *
  * @param texts `task` names the work, `remedy` says what was not done and what to do
  * @param work gets the transaction, and a signal; once that is aborted, writers continue and every statement in the transaction fails
- * @throws CONFLICT when a batch takes too long to end, or the work takes longer than `holdMs`
+ * @throws CONFLICT when a batch or a change of builds takes too long to end, or the work takes longer than `holdMs`
  */
 export async function withWritersStopped<T>(
   pool: Pool,
@@ -126,7 +126,7 @@ export async function withWritersStopped<T>(
         if (!isLockTimeout(error)) throw error;
         throw new AppError(
           'CONFLICT',
-          `A batch that is being written did not end within ${LOCK_TIMEOUT_MS / 1000} s: ${remedy}`,
+          `A batch, or a change of builds in another process, did not end within ${LOCK_TIMEOUT_MS / 1000} s: ${remedy}`,
           { cause: error },
         );
       }

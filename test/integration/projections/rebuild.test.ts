@@ -376,7 +376,7 @@ describe('a rebuild refuses', () => {
     for (const error of await Promise.all(refused)) {
       expect(error).toMatchObject({
         code: 'CONFLICT',
-        message: expect.stringContaining('rebuilding transfers'),
+        message: expect.stringContaining('of transfers is running in another process'),
       });
     }
     expect(refused).toHaveLength(2);
@@ -464,7 +464,10 @@ describe('a rebuild refuses', () => {
       ['transfers'],
       async () => await tds(world.env, 'rebuild', '--all', '--json'),
     );
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/Another process is rebuilding transfers\n$/)]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/ of transfers is running in another process\n$/),
+    ]);
     const [first, ...more] = JSON.parse(stdout) as RebuildReport[];
     expect([first?.builds.map(({ projection }) => projection), more]).toEqual([['transfer-counts'], []]);
   });
