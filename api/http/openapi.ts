@@ -35,7 +35,7 @@ const headers = z.object({
   'X-Indexed-Block': sharedHeader(
     z.string().optional(),
     'X-Indexed-Block',
-    'With `as_of_block`, that height. Otherwise the highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block, and on holders, hours and days while none is counted',
+    'With `as_of_block`, that height. Otherwise the highest indexed height (for holders and for figures by hour or day, the highest counted one); the response may include newer blocks. Absent before the first block',
   ),
   'RateLimit-Policy': sharedHeader(
     z.string().optional(),
@@ -115,7 +115,7 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
           type: 'apiKey',
           in: 'header',
           name: 'api-key',
-          description: `An API key. With a bearer token, where an operation takes both: \`${SESSION_AS_KEY}\``,
+          description: `An API key; or \`${SESSION_AS_KEY}\`, with a bearer token, on operations that accept both`,
         },
         Bearer: { type: 'http', scheme: 'bearer' },
         Timestamp: { type: 'apiKey', in: 'header', name: 'X-Vendor-Timestamp' },
@@ -207,7 +207,7 @@ function mediaOf(
 ): Readonly<Record<string, z.ZodType>> | null {
   if (answer === null || answer === undefined) return null;
   if (!(answer instanceof StreamedAnswer)) {
-    const csv = z.string().meta({ description: 'The rows of `data`, after a line of their names' });
+    const csv = z.string().meta({ description: 'The rows of `data`, after a header line' });
     return { 'application/json': answer, ...(hasCsv ? { 'text/csv': csv } : {}) };
   }
   const media = Object.entries(answer.content).map(([type, description]) => [

@@ -28,7 +28,7 @@ export function commonLimits(): string {
     'The limits of an operation are in its description.',
     'For all of them: URL and headers have at most 16,384 bytes (431);',
     `${MAX_FAILURES} failed checks of API keys block an address (for IPv6, its /64) for \`IP_BLOCK_WINDOW_SECONDS\` of the operator, by default 300 (403);`,
-    `at most ${placesPerCaller} pages of a key and ${placesPerUser} of a user are read at a time, and ${COMMAND_LIMITS.inFlightPerUser} writes of a user run at a time, while others wait for some seconds (503);`,
+    `at most ${placesPerCaller} reads of a key and ${placesPerUser} of a user run at a time (unless the operation states other numbers), and ${COMMAND_LIMITS.inFlightPerUser} writes of a user; further ones wait for some seconds, then return 503;`,
     'an answer must be read within 60 s;',
     `a connection with more than ${MAX_UNANSWERED} unanswered requests is closed.`,
   ].join(' ');
@@ -46,7 +46,10 @@ function callLimits(route: Route): string[] {
   switch (auth) {
     case 'key':
       return acceptsSessionAsKey(route)
-        ? [ofKey, 'The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)']
+        ? [
+            ofKey,
+            'Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)',
+          ]
         : [ofKey];
     case 'key-or-session':
       return [ofKey, ofSession];
@@ -81,5 +84,5 @@ function pageLimits(query: z.ZodObject | undefined): string[] {
 export function readLimit(name: Exclude<ReadClassName, 'page'>): string {
   const { placesPerCaller, placesPerUser, timeoutMs, ...others } = readClasses[name];
   const seconds = ('waitMs' in others ? others.waitMs : timeoutMs) / 1000;
-  return `Requests of a key that read at a time: ${placesPerCaller}, of a user ${placesPerUser}; others wait, up to ${seconds} s (503)`;
+  return `Requests that read at a time: ${placesPerCaller} of a key, ${placesPerUser} of a user; others wait up to ${seconds} s, then return 503`;
 }

@@ -232,7 +232,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -253,8 +253,8 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
-     * - Requests of a key that read at a time: 1, of a user 2; others wait, up to 10 s (503)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests that read at a time: 1 of a key, 2 of a user; others wait up to 10 s, then return 503
      */
     public getTransferProof<ThrowOnError extends boolean = true>(options: Options<GetTransferProofData, ThrowOnError>): RequestResult<GetTransferProofResponses, GetTransferProofErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTransferProofResponses, GetTransferProofErrors, ThrowOnError, 'data'>({
@@ -273,7 +273,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -294,8 +294,8 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
-     * - Requests of a key that read at a time: 1, of a user 2; others wait, up to 25 s (503)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests that read at a time: 1 of a key, 2 of a user; others wait up to 25 s, then return 503
      * - Transfers of an account that are followed: the newest 10,000
      * - Transfers of an answer: 400,000 (400)
      */
@@ -316,7 +316,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 10,000, by default 1,000
      * - Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)
      * - The same of all keys and sessions of a user: `STREAMS_PER_USER` of the operator, by default 5,000 (429)
@@ -340,8 +340,8 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
-     * - Requests of a key that read at a time: 1, of a user 1; others wait, up to 10 s (503)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests that read at a time: 1 of a key, 1 of a user; others wait up to 10 s, then return 503
      * - Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core
      * - Prices that an export may need (400): 6,000,000. If its tokens have more than 2,000,000 in its range, it needs those of the hours in which they have transfers, plus 3 for each such hour of a token and 1 for each other hour
      * - Minutes until a file must have begun, including the sorting of a range without a filter (503): 10
@@ -366,7 +366,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getExport<ThrowOnError extends boolean = true>(options: Options<GetExportData, ThrowOnError>): RequestResult<GetExportResponses, GetExportErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetExportResponses, GetExportErrors, ThrowOnError, 'data'>({
@@ -385,7 +385,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getExportManifest<ThrowOnError extends boolean = true>(options?: Options<GetExportManifestData, ThrowOnError>): RequestResult<GetExportManifestResponses, GetExportManifestErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetExportManifestResponses, GetExportManifestErrors, ThrowOnError, 'data'>({
@@ -404,7 +404,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getExportFile<ThrowOnError extends boolean = true>(options: Options<GetExportFileData, ThrowOnError>): RequestResult<GetExportFileResponses, GetExportFileErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetExportFileResponses, GetExportFileErrors, ThrowOnError, 'data'>({
@@ -468,7 +468,7 @@ export class Operations extends HeyApiClient {
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      * - Calls of a user by session in a minute: 10 (429)
-     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Requests that read at a time: 3 of a key, 4 of a user; others wait up to 10 s, then return 503
      * - Tokens that the account has transfers of: 100,000 (400)
      * - Balances that a call reads from the chain: 200
      */
@@ -489,8 +489,8 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
-     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests that read at a time: 3 of a key, 4 of a user; others wait up to 10 s, then return 503
      * - Transfers of the pair in the window: 100,000 (400)
      */
     public getBalanceHistory<ThrowOnError extends boolean = true>(options: Options<GetBalanceHistoryData, ThrowOnError>): RequestResult<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'> {
@@ -510,8 +510,8 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
-     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests that read at a time: 3 of a key, 4 of a user; others wait up to 10 s, then return 503
      * - Tokens that the account has transfers of: 100,000 (400)
      */
     public getPortfolio<ThrowOnError extends boolean = true>(options: Options<GetPortfolioData, ThrowOnError>): RequestResult<GetPortfolioResponses, GetPortfolioErrors, ThrowOnError, 'data'> {
@@ -531,8 +531,8 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
-     * - Requests of a key that read at a time: 3, of a user 4; others wait, up to 10 s (503)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Requests that read at a time: 3 of a key, 4 of a user; others wait up to 10 s, then return 503
      * - Tokens that the account has transfers of: 100,000 (400)
      * - Points: 5,000
      * - Tokens times points: 2,000,000 (400)
@@ -554,7 +554,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getPrice<ThrowOnError extends boolean = true>(options: Options<GetPriceData, ThrowOnError>): RequestResult<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'>({
@@ -597,7 +597,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getPriceAt<ThrowOnError extends boolean = true>(options: Options<GetPriceAtData, ThrowOnError>): RequestResult<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'>({
@@ -616,7 +616,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Buckets: 5,000
      */
     public getPriceHistory<ThrowOnError extends boolean = true>(options: Options<GetPriceHistoryData, ThrowOnError>): RequestResult<GetPriceHistoryResponses, GetPriceHistoryErrors, ThrowOnError, 'data'> {
@@ -636,7 +636,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -657,7 +657,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getToken<ThrowOnError extends boolean = true>(options: Options<GetTokenData, ThrowOnError>): RequestResult<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'>({
@@ -676,7 +676,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Transfers that are summed for `at_time` or `as_of_block`: 200,000 (400)
      */
@@ -697,7 +697,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Hours or days: 8,784 (400)
      */
     public getTokenStats<ThrowOnError extends boolean = true>(options: Options<GetTokenStatsData, ThrowOnError>): RequestResult<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'> {
@@ -717,7 +717,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Hours or days: 8,784 (400)
      */
     public getChainStats<ThrowOnError extends boolean = true>(options?: Options<GetChainStatsData, ThrowOnError>): RequestResult<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'> {
@@ -737,7 +737,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Transfers of the account: 1,000,000 (400)
      */
     public getAccountStats<ThrowOnError extends boolean = true>(options: Options<GetAccountStatsData, ThrowOnError>): RequestResult<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'> {
@@ -757,7 +757,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getNftMetadata<ThrowOnError extends boolean = true>(options: Options<GetNftMetadataData, ThrowOnError>): RequestResult<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'>({
@@ -776,7 +776,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `page_size`: 100, by default 20
      * - Rows that `page` reaches: 1,000,000
      */
@@ -797,7 +797,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getNftOwner<ThrowOnError extends boolean = true>(options: Options<GetNftOwnerData, ThrowOnError>): RequestResult<GetNftOwnerResponses, GetNftOwnerErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftOwnerResponses, GetNftOwnerErrors, ThrowOnError, 'data'>({
@@ -816,7 +816,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `page_size`: 100, by default 20
      * - Rows that `page` reaches: 1,000,000
      */
@@ -837,7 +837,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getProgress<ThrowOnError extends boolean = true>(options?: Options<GetProgressData, ThrowOnError>): RequestResult<GetProgressResponses, GetProgressErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetProgressResponses, GetProgressErrors, ThrowOnError, 'data'>({
@@ -873,7 +873,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getBlock<ThrowOnError extends boolean = true>(options: Options<GetBlockData, ThrowOnError>): RequestResult<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBlockResponses, GetBlockErrors, ThrowOnError, 'data'>({
@@ -1178,7 +1178,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1199,7 +1199,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getCategory<ThrowOnError extends boolean = true>(options: Options<GetCategoryData, ThrowOnError>): RequestResult<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'>({
@@ -1218,7 +1218,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1239,7 +1239,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1260,7 +1260,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getDapp<ThrowOnError extends boolean = true>(options: Options<GetDappData, ThrowOnError>): RequestResult<GetDappResponses, GetDappErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDappResponses, GetDappErrors, ThrowOnError, 'data'>({
@@ -1279,7 +1279,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - DApps of each list: 10
      */
     public discoverDapps<ThrowOnError extends boolean = true>(options?: Options<DiscoverDappsData, ThrowOnError>): RequestResult<DiscoverDappsResponses, DiscoverDappsErrors, ThrowOnError, 'data'> {
@@ -1299,7 +1299,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1320,7 +1320,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 1
      */
     public listAds<ThrowOnError extends boolean = true>(options: Options<ListAdsData, ThrowOnError>): RequestResult<ListAdsResponses, ListAdsErrors, ThrowOnError, 'data'> {
@@ -1376,7 +1376,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1397,7 +1397,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getClassHash<ThrowOnError extends boolean = true>(options: Options<GetClassHashData, ThrowOnError>): RequestResult<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'>({
@@ -1416,7 +1416,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getLatestClassHashes<ThrowOnError extends boolean = true>(options?: Options<GetLatestClassHashesData, ThrowOnError>): RequestResult<GetLatestClassHashesResponses, GetLatestClassHashesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetLatestClassHashesResponses, GetLatestClassHashesErrors, ThrowOnError, 'data'>({
@@ -1435,7 +1435,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1479,7 +1479,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getWalletStats<ThrowOnError extends boolean = true>(options?: Options<GetWalletStatsData, ThrowOnError>): RequestResult<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'>({
@@ -1498,7 +1498,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getWallet<ThrowOnError extends boolean = true>(options: Options<GetWalletData, ThrowOnError>): RequestResult<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'>({
@@ -1540,7 +1540,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public findWallet<ThrowOnError extends boolean = true>(options: Options<FindWalletData, ThrowOnError>): RequestResult<FindWalletResponses, FindWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<FindWalletResponses, FindWalletErrors, ThrowOnError, 'data'>({
@@ -1559,7 +1559,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1580,7 +1580,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1601,7 +1601,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1622,7 +1622,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 1,000, by default 100
      */
     public listDomainChanges<ThrowOnError extends boolean = true>(options?: Options<ListDomainChangesData, ThrowOnError>): RequestResult<ListDomainChangesResponses, ListDomainChangesErrors, ThrowOnError, 'data'> {
@@ -1642,7 +1642,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getDomain<ThrowOnError extends boolean = true>(options: Options<GetDomainData, ThrowOnError>): RequestResult<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'>({
@@ -1661,7 +1661,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public checkDomain<ThrowOnError extends boolean = true>(options: Options<CheckDomainData, ThrowOnError>): RequestResult<CheckDomainResponses, CheckDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<CheckDomainResponses, CheckDomainErrors, ThrowOnError, 'data'>({
@@ -1680,7 +1680,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 100, by default 25
      * - Rows that `page` reaches: 1,000,000
      */
@@ -1724,7 +1724,7 @@ export class Operations extends HeyApiClient {
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
-     * - The same of all sessions of a user: `RATE_LIMIT_PER_HOUR` of the operator (403)
+     * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      */
     public getDomainReport<ThrowOnError extends boolean = true>(options: Options<GetDomainReportData, ThrowOnError>): RequestResult<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'>({
