@@ -287,7 +287,9 @@ const unknownAt = (asOf: AsOf | null, found: FreshBalance | undefined): HttpErro
 
 function refuseRefresh(query: { readonly force_refresh?: boolean | undefined }, asOf: AsOf | null): void {
   if (asOf === null || query.force_refresh !== true) return;
-  throw invalidInput({ force_refresh: ['Not with as_of_block: the chain is read at its newest block.'] });
+  throw invalidInput({
+    force_refresh: ['Cannot be combined with as_of_block: the chain is read at its newest block.'],
+  });
 }
 
 /** Why a balance is unknown: the contract has none, none can exist, or neither chain nor index determines it. */

@@ -25,10 +25,9 @@ export function eventsRoute({ clickhouseFor }: { readonly clickhouseFor: ClickHo
     path: '/api/events/',
     summary: 'List the events of a block or a transaction',
     description: [
-      'All events, also those that are no transfers, in the order of the block, with keys and data as the chain has them. Exactly',
-      'one of `block` and `txhash` is required. A transaction is found by its transfers: one without any returns 404. Returns 409',
-      'with code `events_not_kept` for a block before Starknet 0.13.2, or whose header is not known: only its transfers are',
-      'indexed.',
+      'Returns all events, not only transfers, in block order, with keys and data as on the chain. Exactly one of `block` and',
+      '`txhash` is required. A transaction is looked up by its transfers, so one without transfers returns 404. A block before',
+      'Starknet 0.13.2, or whose header is unknown, returns 409 with code `events_not_kept`: only its transfers are indexed.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',

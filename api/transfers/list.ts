@@ -48,7 +48,7 @@ export async function listTransfers(
   const searchKey = searchKeyOf(search);
   const position = cursor === undefined ? null : decodeCursor(cursor, searchKey);
   if (cursor !== undefined && position === null) {
-    throw invalidInput({ cursor: ['Not a cursor of these filters and this order.'] });
+    throw invalidInput({ cursor: ['Invalid cursor for these filters and this order.'] });
   }
   const filters = await heightsOf(deps, search);
   const plan = filters === null ? nothing : await planOf(deps, search, position?.carried ?? null);

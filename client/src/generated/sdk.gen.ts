@@ -248,7 +248,7 @@ export class Operations extends HeyApiClient {
     /**
      * Prove a transfer
      *
-     * Returns the raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does. That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`, `transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code `unverifiable` if the commitment or the hash of the block cannot be recomputed, as before Starknet 0.13.2.
+     * Returns the raw event of a transfer, the block header, and the path from the event to `event_commitment` in that header. With these, a client can verify that the block with this hash contains the transfer, without trusting this service; `verifyProof` of the client library does so. Ask another node, or L1, whether the chain contains the block. The leaf is the Poseidon hash of `from_address`, `transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its sibling. An `edge` step hashes the node with `bits` and adds `length`. Returns 409 with code `unverifiable` if the commitment or the block hash cannot be recomputed, as for blocks before Starknet 0.13.2.
      *
      * **Limits**
      *
@@ -268,7 +268,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the events of a block or a transaction
      *
-     * All events, also those that are no transfers, in the order of the block, with keys and data as the chain has them. Exactly one of `block` and `txhash` is required. A transaction is found by its transfers: one without any returns 404. Returns 409 with code `events_not_kept` for a block before Starknet 0.13.2, or whose header is not known: only its transfers are indexed.
+     * Returns all events, not only transfers, in block order, with keys and data as on the chain. Exactly one of `block` and `txhash` is required. A transaction is looked up by its transfers, so one without transfers returns 404. A block before Starknet 0.13.2, or whose header is unknown, returns 409 with code `events_not_kept`: only its transfers are indexed.
      *
      * **Limits**
      *
@@ -311,7 +311,7 @@ export class Operations extends HeyApiClient {
     /**
      * Follow transfers live
      *
-     * Sends the transfers that match all filters in the order of the chain, first those of the past from `from` on, then new ones as they are indexed. Types of message: `transfer`; `block`, after the last transfer of every block; `undo`, when blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after `limit` messages or when there are no more; the `cursor` of its last line is the next `from`. `X-Stream-Cursor` is a cursor before the first message: it is the next `from` if an answer has no message. Server-Sent Events with `from` or `Last-Event-ID` do not have it. The `EventSource` of browsers cannot send a key: use `fetch`, as the client library does. `as_of_block` is rejected: A stream goes on with the chain; `from` says where it begins.
+     * Sends the transfers that match all filters in chain order: with `from`, first past ones, then new ones as they are indexed. Types of message: `transfer`; `block`, after the last transfer of every block; `undo`, when blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after `limit` messages or when there are no more; the `cursor` of its last line is the next `from`. If an answer has no message, the next `from` is `X-Stream-Cursor`, a cursor before the first message; Server-Sent Events with `from` or `Last-Event-ID` do not have this header. The `EventSource` of browsers cannot send a key: use `fetch`, as the client library does. `as_of_block` is rejected: A stream follows the chain; `from` sets where it begins.
      *
      * **Limits**
      *
@@ -319,8 +319,8 @@ export class Operations extends HeyApiClient {
      * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - `limit`: 10,000, by default 1,000
      * - Open streams of a key, or of all sessions of a user, in an API process: `STREAMS_PER_KEY` of the operator, by default 2,500 (429)
-     * - The same of all keys and sessions of a user: `STREAMS_PER_USER` of the operator, by default 5,000 (429)
-     * - Streams of a user that read history at a time; the others wait: 8
+     * - Open streams of all keys and sessions of a user, in an API process: `STREAMS_PER_USER` of the operator, by default 5,000 (429)
+     * - Streams of a user that read history at a time: 8; others wait
      * - Seconds until a client that takes nothing is disconnected: 20
      */
     public streamTransfers<ThrowOnError extends boolean = true>(options?: Options<StreamTransfersData, ThrowOnError>): RequestResult<StreamTransfersResponses, StreamTransfersErrors, ThrowOnError, 'data'> {
@@ -335,15 +335,15 @@ export class Operations extends HeyApiClient {
     /**
      * Export transfers
      *
-     * Returns all transfers that match the filters in one file, lowest block first, then by position of the event and item of a batch. At least one of `token`, `account`, `from_account`, `to_account` is required, or a range: `from_block` and `to_block`, or `start_time` and `end_time`. The file has the transfers of the chain whose newest block is in `X-Export-Block` and `X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip if `Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`; `/api/export/{id}.json` returns the same two values for the id in `X-Export-Id`. If the export cannot be finished, the connection breaks. One export of a user runs at a time. `X-Stream-Cursor` is the cursor from which a stream with the same filters continues after the file; that stream first sends `undo` if the chain has changed since. The header is absent with `txhash`, if no block of the range is indexed, and if some are not: during a backfill the file lacks the transfers of blocks that `/api/indexer/progress/` shows as missing. `as_of_block` is rejected: Use `to_block`.
+     * Returns all transfers that match the filters in one file, lowest block first, then by position of the event and item of a batch. At least one of `token`, `account`, `from_account`, `to_account` is required, or a range: `from_block` and `to_block`, or `start_time` and `end_time`. The file reflects the chain up to the block in `X-Export-Block` and `X-Export-Block-Hash`; blocks that are indexed or reverted while it is sent do not change it. It is compressed with zstd or gzip if `Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`; `/api/export/{id}.json` returns the same two values for the id in `X-Export-Id`. If the export fails, the connection breaks before the end of the file. One export of a user runs at a time. `X-Stream-Cursor` is the cursor from which a stream with the same filters continues after the file; that stream first sends `undo` if the chain has changed since. The header is absent with `txhash`, and if not all blocks of the range are indexed: the file then lacks the transfers of blocks that are missing in `/api/indexer/progress/`, as during a backfill. `as_of_block` is rejected: Use `to_block`.
      *
      * **Limits**
      *
      * - Successful calls of an API key in 60 minutes: its `rate_limit_per_hour` (403)
      * - Successful calls of all sessions of a user in 60 minutes: `RATE_LIMIT_PER_HOUR` of the operator (403)
      * - Requests that read at a time: 1 of a key, 1 of a user; others wait up to 10 s, then return 503
-     * - Transfers of all exports per second while pages are read: `EXPORT_RATE` of the operator, by default 8,000 for each core
-     * - Prices that an export may need (400): 6,000,000. If its tokens have more than 2,000,000 in its range, it needs those of the hours in which they have transfers, plus 3 for each such hour of a token and 1 for each other hour
+     * - Transfers per second of all exports in an API process, while it reads pages: `EXPORT_RATE` of the operator, by default 8,000 for each core
+     * - Prices that an export may need: 6,000,000 (400). If its tokens have at most 2,000,000 prices in its range, it always fits; otherwise each hour of a token counts: with transfers, its prices plus 3; without, 1
      * - Minutes until a file must have begun, including the sorting of a range without a filter (503): 10
      * - Minutes until an export that is still being sent breaks off: 60
      * - Seconds until a client that takes nothing is disconnected: 60
@@ -361,7 +361,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the state of an export
      *
-     * Returns the state of an export that the same user began in the last hour. `complete` is false while the file is sent, and remains false if the export broke off. It says nothing about blocks that are not indexed yet.
+     * Returns the state of an export that the same user began in the last hour. `complete` is false while the file is sent, and remains false if the export failed. A complete file can still lack blocks that were not indexed.
      *
      * **Limits**
      *
