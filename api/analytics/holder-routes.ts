@@ -60,12 +60,11 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
     description: [
       'Sorted by balance, highest first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: for',
       'an NFT contract, the number of its NFTs; for an ERC-1155 contract, the sum over all ids. The zero address and accounts whose',
-      'sum is not above zero are left out. If not all blocks from 0 on are indexed, a balance is what the account has gained since',
-      'the index begins, and `complete` is false. A token whose balances change without transfers, such as a rebasing',
-      'one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds:',
-      'all blocks up to `X-Indexed-Block` are counted; for a few seconds, blocks above it may be counted too, and after a reorg',
-      'blocks that were replaced. With `at_time`, returns the balances after the newest block at or before it. With `at_time` or',
-      `\`as_of_block\`, a token with more than ${MAX_SUMMED.toLocaleString('en')} transfers until then returns 400.`,
+      'sum is not above zero are left out. If not all blocks from 0 on are indexed, a balance is the change since the first indexed',
+      'block, and `complete` is false. If balances of a token change without transfers, as with a rebasing token, its contract',
+      'reports other balances: see `/api/account-balances/`. All blocks up to `X-Indexed-Block` are counted. For a few seconds, newer',
+      'blocks may be counted too, and after a reorg also replaced ones. With `at_time`, returns the balances after the newest block',
+      `at or before it. With \`at_time\` or \`as_of_block\`, a token with more than ${MAX_SUMMED.toLocaleString('en')} transfers until then returns 400.`,
     ].join(' '),
     tag: 'Analytics',
     auth: 'key',
@@ -137,7 +136,7 @@ function readCursor(text: string | undefined, query: string) {
     const found = decodeHoldersCursor(text, search(isNow));
     if (found !== null) return { ...found, isNow, search };
   }
-  throw invalidInput({ cursor: ['This cursor is not of this query.'] });
+  throw invalidInput({ cursor: ['Invalid cursor for this query.'] });
 }
 
 /** @throws 503 where the balances are not counted up to the block that the client asks for */

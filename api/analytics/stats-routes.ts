@@ -44,8 +44,8 @@ const periodsQuery = hoursOrDays(DEFAULT_PERIODS);
 /** Which hours or days an answer has. */
 const WHICH = [
   'Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most',
-  `${MAX_PERIODS.toLocaleString('en')}. The row of the newest block counts up to that block. With \`as_of_block\`, no later block`,
-  'is counted, and `end_time` is the time of that block by default.',
+  `${MAX_PERIODS.toLocaleString('en')}. The hour or day of the newest block is counted up to that block. With`,
+  '`as_of_block`, no later block is counted, and `end_time` is the time of that block by default.',
 ].join(' ');
 
 /** Statistics of a token and of the chain. */

@@ -25,7 +25,7 @@ export function blockRoute({ clickhouseFor, pool }: BlockRouteDeps): Route {
     path: '/api/blocks/{block}/',
     summary: 'Get a block by height or hash',
     description:
-      'An indexed block with its counts and fees. A block that was reverted is not found by its hash. It is found more slowly by its hash than by its height.',
+      'Returns an indexed block with its counts and fees. The hash of a reverted block returns 404. A lookup by hash is slower than one by height.',
     tag: 'Indexer',
     auth: 'key',
     asOf: true,

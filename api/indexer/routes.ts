@@ -20,7 +20,7 @@ export function indexerRoutes({ clickhouseFor }: IndexerRouteDeps): Route[] {
       'A chunk is a range of blocks with its own cursor. Totals count only what can be queried. `latest_block` does not advance across blocks without transfers.',
     tag: 'Indexer',
     auth: 'key',
-    asOf: 'It is the progress now.',
+    asOf: 'This route returns the current progress.',
     response: { 200: progressAnswer },
     async handler({ served, request, pool }) {
       const schema = served.schema('chain-status');

@@ -62,8 +62,8 @@ function metadataRoute(deps: NftMetadataDeps): Route {
     summary: 'Get the metadata of an NFT',
     description: [
       'Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`.',
-      'If the fetch failed, the response is 404 with `retry_at`, from which on a request fetches it again, or, after `NFT_ATTEMPTS` (10)',
-      "failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason.",
+      'If the fetch failed, the response is 404 with `retry_at`: a request after that time fetches again. After `NFT_ATTEMPTS`',
+      "(default 10) failures, it is 404 with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason.",
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',

@@ -190,9 +190,9 @@ function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route 
     path: '/api/webhooks/{id}/deliveries/retry/',
     summary: 'Retry the failed deliveries of a period',
     description: [
-      `Adds an attempt to each failed or dead delivery that was created in the period, to the newest ${MAX_RETRIED} of them, even if`,
-      'the webhook is not active; those that wait for a requested attempt already are left out. For the `remaining` ones, repeat',
-      'the request with `after`, and with another `Idempotency-Key`. The response is sent before the attempts are made.',
+      `Adds an attempt to the newest ${MAX_RETRIED} failed or dead deliveries created in the period, even if the webhook is not active.`,
+      'Deliveries that already wait for a requested attempt are left out. For the `remaining` ones, repeat the request with `after`',
+      'and another `Idempotency-Key`. The response is sent before the attempts are made.',
     ].join(' '),
     isIdempotent: true,
     params: webhookParams,

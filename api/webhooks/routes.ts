@@ -98,9 +98,9 @@ function createRoute(deps: CheckingDeps): Route {
     path: '/api/webhooks/',
     summary: 'Create a webhook',
     description: [
-      'It receives new events of transfers, balances and prices that match one of its subscriptions, and of new tokens: all',
-      'tokens if it has no subscriptions, otherwise those that match the `token` of one (empty: any). A user may have 100',
-      'webhooks. With an `Idempotency-Key` header, a retry within 48 hours returns the same secret.',
+      'It receives new transfer, balance and price events that match one of its subscriptions. It receives `token.launched` for every',
+      'token if it has no subscriptions, otherwise for tokens that match the `token` of one (empty: any). With an `Idempotency-Key`',
+      'header, a retry within 48 hours returns the same secret.',
     ].join(' '),
     isIdempotent: true,
     body: createdWebhook,
@@ -231,8 +231,8 @@ function rotateRoute(deps: WebhookRouteDeps): Route {
     path: `${webhookPath}rotate-secret/`,
     summary: 'Rotate the signing secret',
     description: [
-      'The previous secret stops working at once. With `grace_period_seconds`, `webhook-signature` holds a signature by each',
-      'of the two secrets for so long.',
+      'The previous secret stops working at once, unless `grace_period_seconds` is given: for that time, `webhook-signature` has',
+      'a signature by each of the two secrets.',
     ].join(' '),
     isIdempotent: true,
     params: webhookParams,

@@ -13,12 +13,12 @@ export const sumString = z
 /** On answers made from tables that are derived after the blocks are indexed. */
 const complete = z.literal(false).optional().meta({
   description:
-    'Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted',
+    'Present if indexed blocks have waited for more than 30 seconds to be counted, as during a backfill; with `as_of_block`, if any required block has not been counted',
 });
 
 const tokenHolder = z
   .object({
-    rank: z.int().min(1).meta({ description: 'From 1; counted on from page to page' }),
+    rank: z.int().min(1).meta({ description: 'From 1, continuing across pages' }),
     account_address: canonicalHex,
     balance: uintString,
     share: z.number().min(0).max(1).meta({ description: 'Of the sum of all holders’ balances' }),

@@ -53,7 +53,7 @@ export const domainChangesAnswer = z
         .extend({
           change: z.enum(['added', 'changed', 'removed']).meta({
             description:
-              '`removed`: inactive or pending; `changed`: listed when `has_more` was last false; otherwise `added`',
+              '`removed`: inactive or pending; `changed`: was already in force when `has_more` was last false; `added`: came into force since',
           }),
         })
         .meta({ id: 'DomainChange' }),

@@ -44,7 +44,7 @@ export const publicVerificationAnswer = z
       )
       .meta({
         description:
-          'Blocks from Starknet 0.13.2 on by the comparison of their hash, and of their transactions (hash and signature), events and receipts (fee, messages, revert reason, L1 gas) with the commitments in their header. The state diff is not recomputed: the hash binds its commitment alone. At most 1000',
+          'Outcomes of comparing blocks from Starknet 0.13.2 on with their header: the block hash, and the commitments to transactions (hash and signature), events and receipts (fee, messages, revert reason, L1 gas). The state diff is not recomputed: the hash covers only its commitment. At most 1000 entries',
       }),
     conservation: z
       .object({
@@ -84,14 +84,14 @@ export const publicVerificationAnswer = z
       })
       .meta({
         description:
-          'Whether prices are plausible, of the last reading of each token: an implausible one is not published',
+          'Plausibility of the last price reading of each token; implausible prices are not published',
       }),
     last_verify: z
       .object({ at: isoTimestamp, from: count.nullable(), to: count.nullable(), differences: count })
       .nullable()
       .meta({
         description:
-          'The last `tds verify` of the whole index, or of the most heights, that was conclusive, or a later one that found differences: the heights it compared, and the differences that remained',
+          'The heights that a conclusive `tds verify` compared, and the differences that remained: the newest of the runs over the most heights or, if a later run left differences, the latest of those',
       }),
     last_rebuild: z
       .object({

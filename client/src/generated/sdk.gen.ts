@@ -671,7 +671,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the holders of a token
      *
-     * Sorted by balance, highest first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: for an NFT contract, the number of its NFTs; for an ERC-1155 contract, the sum over all ids. The zero address and accounts whose sum is not above zero are left out. If not all blocks from 0 on are indexed, a balance is what the account has gained since the index begins, and `complete` is false. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: all blocks up to `X-Indexed-Block` are counted; for a few seconds, blocks above it may be counted too, and after a reorg blocks that were replaced. With `at_time`, returns the balances after the newest block at or before it. With `at_time` or `as_of_block`, a token with more than 200,000 transfers until then returns 400.
+     * Sorted by balance, highest first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: for an NFT contract, the number of its NFTs; for an ERC-1155 contract, the sum over all ids. The zero address and accounts whose sum is not above zero are left out. If not all blocks from 0 on are indexed, a balance is the change since the first indexed block, and `complete` is false. If balances of a token change without transfers, as with a rebasing token, its contract reports other balances: see `/api/account-balances/`. All blocks up to `X-Indexed-Block` are counted. For a few seconds, newer blocks may be counted too, and after a reorg also replaced ones. With `at_time`, returns the balances after the newest block at or before it. With `at_time` or `as_of_block`, a token with more than 200,000 transfers until then returns 400.
      *
      * **Limits**
      *
@@ -692,7 +692,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the transfers of a token by hour or day
      *
-     * Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most 8,784. The row of the newest block counts up to that block. With `as_of_block`, no later block is counted, and `end_time` is the time of that block by default. Hours and days without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees included. The zero address counts neither as a sender nor as a receiver. The volume is the sum of the amounts; for NFTs, their number; for contracts of unknown standard, 0.
+     * Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most 8,784. The hour or day of the newest block is counted up to that block. With `as_of_block`, no later block is counted, and `end_time` is the time of that block by default. Hours and days without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees included. The zero address counts neither as a sender nor as a receiver. The volume is the sum of the amounts; for NFTs, their number; for contracts of unknown standard, 0.
      *
      * **Limits**
      *
@@ -712,7 +712,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the blocks and transfers of the chain by hour or day
      *
-     * Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most 8,784. The row of the newest block counts up to that block. With `as_of_block`, no later block is counted, and `end_time` is the time of that block by default. Hours and days without a block are left out. `accounts` counts senders and receivers except the zero address. `top_tokens` lists the 10 tokens with the most transfers in all these hours or days together.
+     * Returns a row for each hour or day that begins between `start_time` and `end_time`, inclusive, oldest first; at most 8,784. The hour or day of the newest block is counted up to that block. With `as_of_block`, no later block is counted, and `end_time` is the time of that block by default. Hours and days without a block are left out. `accounts` counts senders and receivers except the zero address. `top_tokens` lists the 10 tokens with the most transfers in all these hours or days together.
      *
      * **Limits**
      *
@@ -752,7 +752,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the metadata of an NFT
      *
-     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`, from which on a request fetches it again, or, after `NFT_ATTEMPTS` (10) failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: The data of this route is stored by time, not by block.
+     * Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`. If the fetch failed, the response is 404 with `retry_at`: a request after that time fetches again. After `NFT_ATTEMPTS` (default 10) failures, it is 404 with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason. `as_of_block` is rejected: The data of this route is stored by time, not by block.
      *
      * **Limits**
      *
@@ -811,7 +811,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the NFTs of an account
      *
-     * Lists the NFTs whose last recipient is the account, sorted by contract and id. An ERC-1155 id is listed for that one account only, even if others hold units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent until they are fetched, and with `include_metadata=false`. Of an account with more than 1,000 NFTs, `count` includes those that an ERC-721 contract took away without a transfer from the account; the pages leave them out, so a page may hold fewer rows than `page_size`. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. Burned NFTs are in no list: that of the zero address is empty.
+     * Lists the NFTs whose last recipient is the account, sorted by contract and id. An ERC-1155 id is listed for that one account only, even if others hold units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent until they are fetched, and with `include_metadata=false`. If an account has more than 1,000 NFTs, `count` includes those that an ERC-721 contract took away without a transfer from the account; the pages leave them out, so a page may have fewer rows than `page_size`. If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full. Burned NFTs are not listed: the list of the zero address is empty.
      *
      * **Limits**
      *
@@ -832,7 +832,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the progress of the index
      *
-     * A chunk is a range of blocks with its own cursor. Totals count only what can be queried. `latest_block` does not advance across blocks without transfers. `as_of_block` is rejected: It is the progress now.
+     * A chunk is a range of blocks with its own cursor. Totals count only what can be queried. `latest_block` does not advance across blocks without transfers. `as_of_block` is rejected: This route returns the current progress.
      *
      * **Limits**
      *
@@ -851,7 +851,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get how much of the index is verified
      *
-     * Returns the indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance changes sum to zero, and the last verification and rebuild. The answer may be 10 seconds old. `as_of_block` is rejected: It is the state now.
+     * Returns how many indexed blocks have events that match the commitment in their header, whether balance changes sum to zero, and the last verification and rebuild. The answer may be 10 seconds old. `as_of_block` is rejected: This route returns the current state.
      *
      * **Limits**
      *
@@ -868,7 +868,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get a block by height or hash
      *
-     * An indexed block with its counts and fees. A block that was reverted is not found by its hash. It is found more slowly by its hash than by its height.
+     * Returns an indexed block with its counts and fees. The hash of a reverted block returns 404. A lookup by hash is slower than one by height.
      *
      * **Limits**
      *
@@ -948,7 +948,7 @@ export class Operations extends HeyApiClient {
     /**
      * Create a webhook
      *
-     * It receives new events of transfers, balances and prices that match one of its subscriptions, and of new tokens: all tokens if it has no subscriptions, otherwise those that match the `token` of one (empty: any). A user may have 100 webhooks. With an `Idempotency-Key` header, a retry within 48 hours returns the same secret.
+     * It receives new transfer, balance and price events that match one of its subscriptions. It receives `token.launched` for every token if it has no subscriptions, otherwise for tokens that match the `token` of one (empty: any). With an `Idempotency-Key` header, a retry within 48 hours returns the same secret.
      *
      * **Limits**
      *
@@ -1051,7 +1051,7 @@ export class Operations extends HeyApiClient {
     /**
      * Rotate the signing secret
      *
-     * The previous secret stops working at once. With `grace_period_seconds`, `webhook-signature` holds a signature by each of the two secrets for so long.
+     * The previous secret stops working at once, unless `grace_period_seconds` is given: for that time, `webhook-signature` has a signature by each of the two secrets.
      *
      * **Limits**
      *
@@ -1149,7 +1149,7 @@ export class Operations extends HeyApiClient {
     /**
      * Retry the failed deliveries of a period
      *
-     * Adds an attempt to each failed or dead delivery that was created in the period, to the newest 100 of them, even if the webhook is not active; those that wait for a requested attempt already are left out. For the `remaining` ones, repeat the request with `after`, and with another `Idempotency-Key`. The response is sent before the attempts are made.
+     * Adds an attempt to the newest 100 failed or dead deliveries created in the period, even if the webhook is not active. Deliveries that already wait for a requested attempt are left out. For the `remaining` ones, repeat the request with `after` and another `Idempotency-Key`. The response is sent before the attempts are made.
      *
      * **Limits**
      *

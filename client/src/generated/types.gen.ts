@@ -514,7 +514,7 @@ export type Token = {
 
 export type TokenHolder = {
     /**
-     * From 1; counted on from page to page
+     * From 1, continuing across pages
      */
     rank: number;
     account_address: string;
@@ -790,7 +790,7 @@ export type Verification = {
         };
     };
     /**
-     * Blocks from Starknet 0.13.2 on by the comparison of their hash, and of their transactions (hash and signature), events and receipts (fee, messages, revert reason, L1 gas) with the commitments in their header. The state diff is not recomputed: the hash binds its commitment alone. At most 1000
+     * Outcomes of comparing blocks from Starknet 0.13.2 on with their header: the block hash, and the commitments to transactions (hash and signature), events and receipts (fee, messages, revert reason, L1 gas). The state diff is not recomputed: the hash covers only its commitment. At most 1000 entries
      */
     commitments: Array<{
         commitment: 'block_hash' | 'events' | 'receipts' | 'transactions';
@@ -841,7 +841,7 @@ export type Verification = {
         to: number | null;
     };
     /**
-     * Whether prices are plausible, of the last reading of each token: an implausible one is not published
+     * Plausibility of the last price reading of each token; implausible prices are not published
      */
     prices: {
         /**
@@ -865,7 +865,7 @@ export type Verification = {
         to: string | null;
     };
     /**
-     * The last `tds verify` of the whole index, or of the most heights, that was conclusive, or a later one that found differences: the heights it compared, and the differences that remained
+     * The heights that a conclusive `tds verify` compared, and the differences that remained: the newest of the runs over the most heights or, if a later run left differences, the latest of those
      */
     last_verify: {
         at: string;
@@ -1472,7 +1472,7 @@ export type DomainChange = {
     created_at: string;
     updated_at: string;
     /**
-     * `removed`: inactive or pending; `changed`: listed when `has_more` was last false; otherwise `added`
+     * `removed`: inactive or pending; `changed`: was already in force when `has_more` was last false; `added`: came into force since
      */
     change: 'added' | 'changed' | 'removed';
 };
@@ -4586,7 +4586,7 @@ export type ListTokenHoldersResponses = {
             next_cursor: string | null;
         };
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted; also present where not all blocks from 0 on are indexed
+         * Present if indexed blocks have waited for more than 30 seconds to be counted, as during a backfill; with `as_of_block`, if any required block has not been counted; also present where not all blocks from 0 on are indexed
          */
         complete?: false;
     };
@@ -4681,7 +4681,7 @@ export type GetTokenStatsResponses = {
     200: {
         results: Array<TokenPeriod>;
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted
+         * Present if indexed blocks have waited for more than 30 seconds to be counted, as during a backfill; with `as_of_block`, if any required block has not been counted
          */
         complete?: false;
     };
@@ -4778,7 +4778,7 @@ export type GetChainStatsResponses = {
             transfers: number;
         }>;
         /**
-         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill; with `as_of_block`: present if any block that is needed has not been counted
+         * Present if indexed blocks have waited for more than 30 seconds to be counted, as during a backfill; with `as_of_block`, if any required block has not been counted
          */
         complete?: false;
     };
