@@ -55,7 +55,7 @@ function chunksRoute({ operator }: HistoryRouteDeps): Route {
     description: 'The chunks of `tds status`. Read at most every 2 s.',
     tag: 'Administration',
     auth: 'admin',
-    asOf: 'It is the progress now.',
+    asOf: 'This route returns the current progress.',
     response: { 200: chunksAnswer },
     handler: async () => ({ status: 200, body: await read() }),
   });

@@ -40,8 +40,7 @@ export function operationRoutes(deps: OperationRouteDeps): Route[] {
   ];
 }
 
-const AFTER =
-  'Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.';
+const AFTER = `Returns 200 once it is done, 409 with the reason if it cannot be done, or 202 after ${WAIT_MS / 1000} s if it still runs: then poll \`/api/admin/operations/{id}/\`.`;
 const responses = { 200: operationAnswer, 202: operationAnswer };
 const QUARANTINE = {
   retry: {
@@ -81,8 +80,7 @@ function startRebuildRoute(deps: OperationRouteDeps): Route {
     method: 'POST',
     path: '/api/admin/projections/{name}/rebuild/',
     summary: 'Rebuild a projection from the log, compare it with the served one, and swap',
-    description:
-      'The same as `tds rebuild NAME`, which a process of `project` runs. Its progress is in `/api/admin/projections/`. Answers 202 at its start.',
+    description: `Runs \`tds rebuild NAME\` in a process of \`project\`. Returns 202 once it has started, or after ${WAIT_MS / 1000} s. Its progress is in \`/api/admin/projections/\`.`,
     tag: 'Administration',
     auth: 'admin',
     isIdempotent: true,
@@ -109,7 +107,7 @@ function abortRebuildRoute(deps: OperationRouteDeps): Route {
     method: 'POST',
     path: '/api/admin/projections/{name}/rebuild/abort/',
     summary: 'Abort the running rebuild of a projection',
-    description: `As Ctrl-C does to \`tds rebuild\`, wherever it was started: what is served stays, and the next run resumes. ${AFTER}`,
+    description: `Like Ctrl-C in \`tds rebuild\`, wherever the rebuild was started: the served build stays, and the next run resumes. ${AFTER}`,
     tag: 'Administration',
     auth: 'admin',
     isIdempotent: true,
@@ -129,8 +127,7 @@ function startVerificationRoute(deps: OperationRouteDeps): Route {
     method: 'POST',
     path: '/api/admin/verification/',
     summary: 'Compare the log with block headers, tables, sums and checkpoints',
-    description:
-      'The same as `tds verify`, which a process of `project` runs; it repairs nothing. Returns 202 once it has started; poll `/api/admin/operations/{id}/`, whose detail is the report.',
+    description: `Runs \`tds verify\`, without repairs, in a process of \`project\`. Returns 202 once it has started, or after ${WAIT_MS / 1000} s; poll \`/api/admin/operations/{id}/\`: at the end, its \`detail\` is the report.`,
     tag: 'Administration',
     auth: 'admin',
     isIdempotent: true,

@@ -27,7 +27,7 @@ export function pipelineRoutes({ operator, indexedHeight, areLimitsShared }: Pip
     description: 'The same as `tds status`. Read at most twice a second.',
     tag: 'Administration',
     auth: 'admin',
-    asOf: 'It is the state now.',
+    asOf: 'This route returns the current state.',
     response: { 200: pipelineAnswer },
     handler: async () => ({ status: 200, body: await read() }),
   });

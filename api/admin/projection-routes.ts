@@ -21,7 +21,7 @@ export function projectionRoutes({ operator }: ProjectionRouteDeps): Route[] {
     description: 'The same as `tds builds list`, with the progress of `tds rebuild`. Read at most every 2 s.',
     tag: 'Administration',
     auth: 'admin',
-    asOf: 'It is the state now.',
+    asOf: 'This route returns the current state.',
     response: { 200: projectionsAnswer },
     handler: async () => ({ status: 200, body: await read() }),
   });

@@ -31,7 +31,7 @@ function listRoute({ operator }: QuarantineRouteDeps): Route {
     description: 'The same as `tds quarantine list`.',
     tag: 'Administration',
     auth: 'admin',
-    asOf: 'It is the state now.',
+    asOf: 'This route returns the current state.',
     query: z.object({
       all: boolean('With resolved entries').optional(),
       kind: z.enum(['event', 'message'], { error: 'Must be event or message.' }).optional(),
@@ -68,7 +68,7 @@ function showRoute({ operator }: QuarantineRouteDeps): Route {
       'The same as `tds quarantine show`, except that a message is shown as far as the quarantine has copied it.',
     tag: 'Administration',
     auth: 'admin',
-    asOf: 'It is the state now.',
+    asOf: 'This route returns the current state.',
     params: z.object({ id: entryId }),
     response: { 200: quarantineDetail },
     async handler({ input: { params } }) {

@@ -13,7 +13,7 @@ export function verificationRoutes({ operator }: { readonly operator: Operator }
       'What the last runs of `tds verify` have found, and the blocks that the service samples by itself.',
     tag: 'Administration',
     auth: 'admin',
-    asOf: 'It is the state now.',
+    asOf: 'This route returns the current state.',
     response: { 200: verificationAnswer },
     handler: async () => ({ status: 200, body: await operator.verification() }),
   });

@@ -1738,7 +1738,7 @@ export class Operations extends HeyApiClient {
     /**
      * Show the pipeline: heights, lags, alarms, roles and throughput
      *
-     * For admins only (`tds users add --admin`). The same as `tds status`. Read at most twice a second. `as_of_block` is rejected: It is the state now.
+     * For admins only (`tds users add --admin`). The same as `tds status`. Read at most twice a second. `as_of_block` is rejected: This route returns the current state.
      *
      * **Limits**
      *
@@ -1756,7 +1756,7 @@ export class Operations extends HeyApiClient {
     /**
      * List the projections with their builds, sizes and rebuilds
      *
-     * For admins only (`tds users add --admin`). The same as `tds builds list`, with the progress of `tds rebuild`. Read at most every 2 s. `as_of_block` is rejected: It is the state now.
+     * For admins only (`tds users add --admin`). The same as `tds builds list`, with the progress of `tds rebuild`. Read at most every 2 s. `as_of_block` is rejected: This route returns the current state.
      *
      * **Limits**
      *
@@ -1774,7 +1774,7 @@ export class Operations extends HeyApiClient {
     /**
      * List quarantined events and messages, newest first
      *
-     * For admins only (`tds users add --admin`). The same as `tds quarantine list`. `as_of_block` is rejected: It is the state now.
+     * For admins only (`tds users add --admin`). The same as `tds quarantine list`. `as_of_block` is rejected: This route returns the current state.
      *
      * **Limits**
      *
@@ -1793,7 +1793,7 @@ export class Operations extends HeyApiClient {
     /**
      * Show one entry: the raw event decoded as each standard, beside the shapes that were expected
      *
-     * For admins only (`tds users add --admin`). The same as `tds quarantine show`, except that a message is shown as far as the quarantine has copied it. `as_of_block` is rejected: It is the state now.
+     * For admins only (`tds users add --admin`). The same as `tds quarantine show`, except that a message is shown as far as the quarantine has copied it. `as_of_block` is rejected: This route returns the current state.
      *
      * **Limits**
      *
@@ -1829,7 +1829,7 @@ export class Operations extends HeyApiClient {
     /**
      * Get the map of indexed heights and of the chunks that are written
      *
-     * For admins only (`tds users add --admin`). The chunks of `tds status`. Read at most every 2 s. `as_of_block` is rejected: It is the progress now.
+     * For admins only (`tds users add --admin`). The chunks of `tds status`. Read at most every 2 s. `as_of_block` is rejected: This route returns the current progress.
      *
      * **Limits**
      *
@@ -1847,7 +1847,7 @@ export class Operations extends HeyApiClient {
     /**
      * Show the results of the last verifications and of sampling
      *
-     * For admins only (`tds users add --admin`). What the last runs of `tds verify` have found, and the blocks that the service samples by itself. `as_of_block` is rejected: It is the state now.
+     * For admins only (`tds users add --admin`). What the last runs of `tds verify` have found, and the blocks that the service samples by itself. `as_of_block` is rejected: This route returns the current state.
      *
      * **Limits**
      *
@@ -1865,7 +1865,7 @@ export class Operations extends HeyApiClient {
     /**
      * Compare the log with block headers, tables, sums and checkpoints
      *
-     * For admins only (`tds users add --admin`). The same as `tds verify`, which a process of `project` runs; it repairs nothing. Returns 202 once it has started; poll `/api/admin/operations/{id}/`, whose detail is the report.
+     * For admins only (`tds users add --admin`). Runs `tds verify`, without repairs, in a process of `project`. Returns 202 once it has started, or after 5 s; poll `/api/admin/operations/{id}/`: at the end, its `detail` is the report.
      *
      * **Limits**
      *
@@ -1883,7 +1883,7 @@ export class Operations extends HeyApiClient {
     /**
      * Retry an entry: repair the block of an event, or resume the projections halted on a message
      *
-     * For admins only (`tds users add --admin`). The same as `tds quarantine retry`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.
+     * For admins only (`tds users add --admin`). The same as `tds quarantine retry`. Returns 200 once it is done, 409 with the reason if it cannot be done, or 202 after 5 s if it still runs: then poll `/api/admin/operations/{id}/`.
      *
      * **Limits**
      *
@@ -1901,7 +1901,7 @@ export class Operations extends HeyApiClient {
     /**
      * Skip an entry: accept that an event stays undecoded, or make projections skip a message
      *
-     * For admins only (`tds users add --admin`). The same as `tds quarantine skip`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.
+     * For admins only (`tds users add --admin`). The same as `tds quarantine skip`. Returns 200 once it is done, 409 with the reason if it cannot be done, or 202 after 5 s if it still runs: then poll `/api/admin/operations/{id}/`.
      *
      * **Limits**
      *
@@ -1919,7 +1919,7 @@ export class Operations extends HeyApiClient {
     /**
      * Rebuild a projection from the log, compare it with the served one, and swap
      *
-     * For admins only (`tds users add --admin`). The same as `tds rebuild NAME`, which a process of `project` runs. Its progress is in `/api/admin/projections/`. Answers 202 at its start.
+     * For admins only (`tds users add --admin`). Runs `tds rebuild NAME` in a process of `project`. Returns 202 once it has started, or after 5 s. Its progress is in `/api/admin/projections/`.
      *
      * **Limits**
      *
@@ -1942,7 +1942,7 @@ export class Operations extends HeyApiClient {
     /**
      * Abort the running rebuild of a projection
      *
-     * For admins only (`tds users add --admin`). As Ctrl-C does to `tds rebuild`, wherever it was started: what is served stays, and the next run resumes. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: poll `/api/admin/operations/{id}/`.
+     * For admins only (`tds users add --admin`). Like Ctrl-C in `tds rebuild`, wherever the rebuild was started: the served build stays, and the next run resumes. Returns 200 once it is done, 409 with the reason if it cannot be done, or 202 after 5 s if it still runs: then poll `/api/admin/operations/{id}/`.
      *
      * **Limits**
      *

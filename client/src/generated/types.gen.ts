@@ -1583,7 +1583,7 @@ export type PipelineStage = {
     name: string;
     kind: 'node' | 'log' | 'projection' | 'api';
     /**
-     * Highest block of this stage; null before the first, and for projections of other topics
+     * Highest block of this stage; null before the first block, and for projections that do not read chain.blocks
      */
     height: number | null;
     /**
@@ -1854,11 +1854,11 @@ export type History = {
         log_height: number | null;
         indexed_height: number | null;
         /**
-         * Blocks of the node that cannot be queried yet; of a minute the most
+         * Blocks of the node that cannot be queried yet; for a minute, the maximum
          */
         lag_blocks: number | null;
         /**
-         * Age of the newest indexed block while it is not the head; 0 at the head; of a minute the most
+         * Age of the newest indexed block while it is not the head; 0 at the head; for a minute, the maximum
          */
         lag_seconds: number | null;
         /**
@@ -1873,7 +1873,7 @@ export type ChunkMap = {
     head_height: number | null;
     l1_height: number | null;
     /**
-     * What can be queried, lowest first: runs of whole ranges of 1,024 heights, and the ranges in work
+     * Heights that can be queried, lowest first, by ranges of 1,024: consecutive complete ranges are merged, incomplete ones listed one by one
      */
     indexed: Array<{
         first: number;

@@ -19,7 +19,7 @@ export const chunksAnswer = z
       )
       .meta({
         description:
-          'What can be queried, lowest first: runs of whole ranges of 1,024 heights, and the ranges in work',
+          'Heights that can be queried, lowest first, by ranges of 1,024: consecutive complete ranges are merged, incomplete ones listed one by one',
       }),
     chunks: z
       .array(

@@ -16,11 +16,11 @@ export const historyAnswer = z
           log_height: count,
           indexed_height: count,
           lag_blocks: count.meta({
-            description: 'Blocks of the node that cannot be queried yet; of a minute the most',
+            description: 'Blocks of the node that cannot be queried yet; for a minute, the maximum',
           }),
           lag_seconds: z.number().min(0).nullable().meta({
             description:
-              'Age of the newest indexed block while it is not the head; 0 at the head; of a minute the most',
+              'Age of the newest indexed block while it is not the head; 0 at the head; for a minute, the maximum',
           }),
           blocks_per_second: rate.meta({ description: 'Indexed since the previous row; null after a reorg' }),
           transfers_per_second: rate,

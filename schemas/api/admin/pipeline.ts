@@ -9,7 +9,8 @@ export const pipelineStage = z
     name: z.string().meta({ description: '`node`, `log`, the name of a projection, or `api`' }),
     kind: z.enum(['node', 'log', 'projection', 'api']),
     height: height.meta({
-      description: 'Highest block of this stage; null before the first, and for projections of other topics',
+      description:
+        'Highest block of this stage; null before the first block, and for projections that do not read chain.blocks',
     }),
     lag_blocks: height.meta({ description: 'Blocks behind the head of the node' }),
     lag_seconds: z.number().min(0).nullable().meta({
