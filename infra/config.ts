@@ -196,7 +196,7 @@ export const settings = {
     'OWN_PORTS',
     list.pipe(z.array(z.string().transform(Number).pipe(z.int().min(1).max(65_535)))),
     [],
-    'ports, comma-separated, that webhooks and metadata fetches must not reach at private addresses, besides those in the URLs that the process is given: set it to the port of Redis and other internal ports; an embedded start sets it',
+    'comma-separated ports that webhooks and metadata fetches must not reach at private addresses, in addition to the ports in the URLs of the process: set it to the port of Redis and other internal ports; an embedded start sets it',
   ),
   metricsPort: setting(
     'METRICS_PORT',
@@ -215,7 +215,7 @@ export const settings = {
     'INDEX_FROM',
     integer(0, 0xffff_fffe).nullable(),
     null,
-    'first height to index; unset: 0 on the simulated chain; with a real node, the height accepted on L1 at the first start; if the node reports none, 0 for a chain that ends at block 10,000 or below; a longer chain needs this setting',
+    'first height to index; unset: 0 on the simulated chain; with a real node, the height accepted on L1 at the first start. If the node reports none: 0 if its head is at most 10,000, otherwise the ingester waits until it reports one or this is set',
   ),
   secretKey: setting(
     'SECRET_KEY',
@@ -343,13 +343,13 @@ export const settings = {
     'PRICE_JUMP_FACTOR',
     decimal(1.01, 1e6),
     2,
-    'largest factor, up or down, between two prices of a token that is published without PRICE_CONFIRMATIONS',
+    'largest price change of a token, as a factor up or down from its last published price, that is published without PRICE_CONFIRMATIONS',
   ),
   priceConfirmations: setting(
     'PRICE_CONFIRMATIONS',
     integer(0, 1000),
     5,
-    'readings, at least 30 s apart, that must agree with a larger price change within 10 % before it is published',
+    'further readings, at least 30 s apart and within 10 % of the first, that a larger price change needs before it is published',
   ),
   tokenListUrl: setting(
     'TOKEN_LIST_URL',
@@ -488,7 +488,7 @@ export const settings = {
     'EXPORT_FILES',
     z.string().refine(isObjectStore, 'must be a folder or s3://BUCKET/PREFIX').nullable(),
     null,
-    'folder or `s3://` URL of `tds export build`, whose files the API serves; unset: none',
+    'folder or `s3://` URL to which `tds export build` writes; the API serves its files; unset: none',
   ),
   exportRate: setting(
     'EXPORT_RATE',

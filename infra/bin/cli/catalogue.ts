@@ -105,8 +105,7 @@ function acceptTokenListCommand(catalogue: Command, log: Logger, say: (line: str
   catalogue
     .command('accept-token-list')
     .description(
-      'read the token list once and publish its changes, however many of its tokens are gone: ends the alarm tokens.list of ' +
-        'a list that is rejected for its losses',
+      'read the token list once and publish its changes, however many tokens it has lost; clears the alarm tokens.list',
     )
     .action(async () => {
       const { changed, unlisted } = await withStores(

@@ -22,11 +22,11 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
     .command('build')
     .description(
       'write a Parquet file for every range of heights that is accepted on L1 and indexed, and manifest.json, which lists ' +
-        'them with their SHA-256; listed files stay as they are. The API serves what EXPORT_FILES names',
+        'the files with their SHA-256; listed files are not rewritten. The API serves the files in EXPORT_FILES',
     )
     .requiredOption(
       '--to <folder>',
-      'folder of the manifest, or s3://BUCKET/PREFIX with the AWS_ variables of the AWS tools (AWS_ENDPOINT_URL_S3 for another store)',
+      'folder to write to, or s3://BUCKET/PREFIX; for S3, set the AWS_ variables of the AWS tools (AWS_ENDPOINT_URL_S3 for another store)',
     )
     .option('--heights <n>', 'heights of a file', positiveInteger, HEIGHTS)
     .action(async ({ to, heights }: { to: string; heights: number }) => {

@@ -49,7 +49,7 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
   program
     .command('verify')
     .description(
-      'compare the counts in block headers, the log, every projected table, sums and checkpoints; ' +
+      'compare the log with the counts in block headers, every projected table, sums and checkpoints; ' +
         'exit code 0: no differences, 1: differences, 2: inconclusive',
     )
     .option('--from <height>', 'lowest height (default: the lowest indexed)', nonNegativeInteger)

@@ -8,7 +8,8 @@ export const roles: readonly Role[] = [
   },
   {
     name: 'project',
-    summary: 'project the log into read models (default: all); those of chain.blocks must be named together',
+    summary:
+      'project the log into read models (default: all); name all projections of chain.blocks or none of them',
     load: async () => (await import('./project.ts')).start,
   },
   {
