@@ -13,8 +13,7 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
       'read the error in the detail; for `RECORDS_INCOMPLETE` see "PostgreSQL fail-over" in operations.md',
   },
   'ingest.failing:start': {
-    meaning:
-      'the ingester cannot start: five retryable errors in a row that are not of a store, or one that is not retryable',
+    meaning: 'the ingester failed to start five times in a row, or once with an error that is not retryable',
     action: 'read the error in the detail; for `CHAIN_MISMATCH` or `NODE_…` check `STARKNET_RPC_URL`',
   },
   'ingest.stalled:': {
@@ -38,7 +37,7 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
   },
   'projection.outdated:': {
     meaning: 'the read model is not built, or is served in an older version than `tds project` writes',
-    action: 'the `tds rebuild NAME …` in the detail',
+    action: 'run the `tds rebuild NAME …` command in the detail',
   },
   'verify.block:': {
     meaning: 'a sampled block is inconsistent',

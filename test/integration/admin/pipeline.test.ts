@@ -199,7 +199,7 @@ test('a halt and an alarm show with what to do', async () => {
     expect(seen.alarms).toContainEqual(
       expect.objectContaining({
         name: 'projection.outdated:tokens',
-        action: 'the `tds rebuild NAME …` in the detail',
+        action: 'run the `tds rebuild NAME …` command in the detail',
       }),
     );
   });
