@@ -63,7 +63,7 @@ export async function* checkRecords(
 
 function checkRecord(kind: FileKind, line: number, value: unknown, faults: Faults): Checked | null {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    faults.add(line, `${kind}: use an object for a record.`);
+    faults.add(line, `${kind}: each record must be an object.`);
     return null;
   }
   const known = fieldsOf(kind);

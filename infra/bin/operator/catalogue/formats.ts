@@ -77,7 +77,10 @@ export const fileRecord = {
     icon: categories.shape.icon.default(''),
   }),
   dapps: z.object({
-    slug: dapps.shape.slug.refine((slug) => slug !== 'search', 'That is where dApps are searched.'),
+    slug: dapps.shape.slug.refine(
+      (slug) => slug !== 'search',
+      '"search" is reserved for the search of dApps.',
+    ),
     name: dapps.shape.name,
     tagline: dapps.shape.tagline.default(''),
     description: dapps.shape.description.default(''),
@@ -122,7 +125,7 @@ export const fileRecord = {
     })
     .refine(({ starts_at: from, ends_at: to }) => from === null || to === null || from < to, {
       path: ['ends_at'],
-      error: 'It must lie after starts_at.',
+      error: 'It must be later than starts_at.',
     }),
   domains: z.object({
     domain: host,

@@ -131,7 +131,7 @@ function createJsonReader(): JsonReader {
     isKindNamed = true;
   };
   const nameField = (name: string): void => {
-    if (kind !== null && fields.has(name)) fault(`${kind}: the field "${shown(name)}" is there twice.`);
+    if (kind !== null && fields.has(name)) fault(`${kind}: duplicate field "${shown(name)}".`);
     fields.add(name);
   };
   const look = (token: TokenType, value: unknown): void => {
@@ -142,7 +142,8 @@ function createJsonReader(): JsonReader {
         kind = null;
       }
     }
-    if (depth === 0 && token !== TokenType.LEFT_BRACE) throw new Error('it is not one object of kinds');
+    if (depth === 0 && token !== TokenType.LEFT_BRACE)
+      throw new Error('use one object with an array of records per kind');
     if (token === TokenType.STRING) text = String(value);
     if (token === TokenType.COLON && depth === 1) nameKind(text);
     if (token === TokenType.COLON && depth === 3) nameField(text);
@@ -173,7 +174,7 @@ function createJsonReader(): JsonReader {
     },
     end() {
       tokenizer.end();
-      if (!values.isEnded) throw new Error('it ends too early');
+      if (!values.isEnded) throw new Error('unexpected end of file');
     },
     take() {
       const taken = found;
@@ -199,7 +200,10 @@ export function csvReader(kind: FileKind): ReadFile {
           header = cells.map((name) => name.trim());
           yield* headerFaults(kind, header, line);
         } else if (cells.length !== header.length) {
-          yield { line, fault: `There are ${cells.length} cells, and ${header.length} in the first line.` };
+          yield {
+            line,
+            fault: `The row has ${cells.length} cells, but the header line has ${header.length}.`,
+          };
         } else {
           yield { kind, line, record: readRow(fieldsOf(kind), header, cells) };
         }
@@ -214,7 +218,7 @@ export function csvReader(kind: FileKind): ReadFile {
       }
       await parser.end();
       yield* take();
-      if (header === null) yield { line, fault: 'The first line names the fields: there is none.' };
+      if (header === null) yield { line, fault: 'The header line, which names the fields, is missing.' };
     } catch (error) {
       yield* take();
       if (error instanceof NotText) yield { line, fault: NOT_TEXT };
@@ -280,7 +284,7 @@ function* headerFaults(kind: FileKind, header: readonly string[], line: number):
   const known = fieldsOf(kind);
   for (const [at, name] of header.entries()) {
     if (name.startsWith('_')) continue;
-    if (header.indexOf(name) < at) yield { line, fault: `The field "${shown(name)}" is there twice.` };
+    if (header.indexOf(name) < at) yield { line, fault: `Duplicate field "${shown(name)}".` };
     else if (!known.includes(name)) yield { line, fault: unknownField(kind, name) };
   }
 }
@@ -298,6 +302,6 @@ const KEPT_BY_ITSELF = new Set([
 ]);
 
 export function unknownField(kind: FileKind, name: string): string {
-  const why = KEPT_BY_ITSELF.has(name) ? ': the service keeps it by itself' : '';
+  const why = KEPT_BY_ITSELF.has(name) ? ': the service sets it' : '';
   return `${kind}: there is no field "${shown(name)}"${why}.`;
 }

@@ -128,8 +128,8 @@ describe('JSON', () => {
   });
 
   it.each([
-    ['', ['1: This is not JSON: it ends too early']],
-    ['[]', ['1: This is not JSON: it is not one object of kinds']],
+    ['', ['1: This is not JSON: unexpected end of file']],
+    ['[]', ['1: This is not JSON: use one object with an array of records per kind']],
     ['{"domains": {}}', ['1: domains: use an array of records.']],
     [
       '{"domains": "x",\n"categories": 1}',
@@ -138,14 +138,14 @@ describe('JSON', () => {
     ['{\n"domain": []}', [expect.stringMatching(/^2: Unknown kind "domain": use categories, /)]],
     [
       '{"domains": [\n1, null]}',
-      ['2: domains: use an object for a record.', '2: domains: use an object for a record.'],
+      ['2: domains: each record must be an object.', '2: domains: each record must be an object.'],
     ],
     [
       '{"domains": [\n{"domain":\n"a.example", "domain": "b.example", "status": "pending"}]}',
-      ['3: domains: the field "domain" is there twice.'],
+      ['3: domains: duplicate field "domain".'],
     ],
     ['{"domains": [\n\n{]}', [expect.stringMatching(/^3: This is not JSON: Unexpected /)]],
-    ['{"domains": []', ['1: This is not JSON: it ends too early']],
+    ['{"domains": []', ['1: This is not JSON: unexpected end of file']],
     ['{"domains": []}\nx', [expect.stringMatching(/^2: This is not JSON: /)]],
     [Buffer.from('7b0a22ff22', 'hex'), ['2: The file is not UTF-8 text from this line on.']],
     [Buffer.from('22c3', 'hex'), ['1: The file is not UTF-8 text from this line on.']],
@@ -202,18 +202,21 @@ describe('CSV', () => {
   });
 
   it.each([
-    ['', ['1: The first line names the fields: there is none.']],
+    ['', ['1: The header line, which names the fields, is missing.']],
     [
       'domain,statos,domain\na.example,pending,b.example\n',
       [
         '1: domains: there is no field "statos".',
-        '1: The field "domain" is there twice.',
+        '1: Duplicate field "domain".',
         '2: domains.status: This field is required.',
       ],
     ],
     [
       'domain,status\na.example\nb.example,pending,x\n',
-      ['2: There are 1 cells, and 2 in the first line.', '3: There are 3 cells, and 2 in the first line.'],
+      [
+        '2: The row has 1 cells, but the header line has 2.',
+        '3: The row has 3 cells, but the header line has 2.',
+      ],
     ],
     ['domain,status\na.example,"pending\n', [expect.stringMatching(/^2: This is not CSV: /)]],
     ['domain,status\na.example,pend"ing\n', [expect.stringMatching(/^2: This is not CSV: /)]],
@@ -297,7 +300,7 @@ describe('a record', () => {
 
   it.each([
     ['domains', { ...domain, statos: 1, _note: 'x' }, ['domains: there is no field "statos".']],
-    ['domains', { ...domain, id: 7 }, ['domains: there is no field "id": the service keeps it by itself.']],
+    ['domains', { ...domain, id: 7 }, ['domains: there is no field "id": the service sets it.']],
     [
       'domains',
       { status: 'listed' },
@@ -338,7 +341,7 @@ describe('a record', () => {
       'dapps',
       { slug: 'search', name: 'A', url: 'https://a.example/a b', rating: '4.567' },
       [
-        'dapps.slug: That is where dApps are searched.',
+        'dapps.slug: "search" is reserved for the search of dApps.',
         'dapps.url: Use a URL without whitespace.',
         'dapps.rating: Use a number from 0 to 9.99 with two places at most.',
       ],
@@ -353,7 +356,7 @@ describe('a record', () => {
         starts_at: '2026-02-01',
         ends_at: '2026-02-01',
       },
-      ['ads.ends_at: It must lie after starts_at.'],
+      ['ads.ends_at: It must be later than starts_at.'],
     ],
     [
       'wallets',
