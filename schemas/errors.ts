@@ -29,7 +29,7 @@ export const errorCodes = {
   BLOCK_MISMATCHED:
     'a block does not match the commitments in its header, or the header does not have its hash; refused and fetched again',
   BLOCK_UNVERIFIABLE:
-    'the node does not give what a block is compared with, though it did for others; refused and fetched again',
+    'the node does not return the data to compare a block with, as it did for other blocks; refused and fetched again',
   NODE_INCONSISTENT: 'two answers of the node contradict each other, or the node is behind; retried',
   CHAIN_MISMATCH: 'the node serves another chain than the indexed one',
   REORG_BELOW_L1: 'the node replaced a block that it had reported as accepted on L1; the chunk is stopped',

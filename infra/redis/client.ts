@@ -32,7 +32,7 @@ const MAX_DELAY_MS = 500;
 
 /** A script works on several keys, which a cluster may keep on different servers. */
 const IS_CLUSTER =
-  'REDIS_URL leads to a Redis Cluster, which is not used: set a single server, or Sentinels (redis+sentinel://…)';
+  'REDIS_URL points to a Redis Cluster, which is not supported: set a single server, or Sentinels (redis+sentinel://…)';
 
 export function defineScript(lua: string): Script {
   return { lua, sha: createHash('sha1').update(lua).digest('hex') };

@@ -301,7 +301,7 @@ export function mismatched({ height, hash }: BlockBody, commitment: Commitment |
 export function incomplete({ height, hash }: BlockBody, commitment: Commitment): AppError {
   return new AppError(
     'BLOCK_UNVERIFIABLE',
-    `block ${height}: the node does not give ${PARTS[commitment]}, which other blocks have; to index it nevertheless, set VERIFY_INCOMPLETE=accept`,
+    `block ${height}: the node does not return ${PARTS[commitment]}, as it does for other blocks; to index the block anyway, set VERIFY_INCOMPLETE=accept`,
     { retryable: true, details: { height, hash } },
   );
 }

@@ -322,6 +322,6 @@ export interface IngestStore {
 export function leaseLost({ name, epoch }: Fence): AppError {
   return new AppError(
     'LEASE_LOST',
-    `${name}: lease epoch ${epoch} has ended, or the stored chunk is not as this holder left it`,
+    `${name}: lease epoch ${epoch} has ended, or the stored chunk has changed since this process wrote it`,
   );
 }

@@ -67,7 +67,7 @@ async function assertYoungChain({ node }: IngestDeps, signal: AbortSignal): Prom
   if (head === null || head.height <= YOUNG_CHAIN_HEIGHT) return;
   throw new AppError(
     'CONFIG_INVALID',
-    `INDEX_FROM must be set: the node is at block ${head.height} and reports none accepted on L1, from which to index`,
+    `INDEX_FROM must be set: the node is at block ${head.height} and reports no block accepted on L1 to start from`,
     { retryable: true },
   );
 }

@@ -68,7 +68,7 @@ export async function skipQuarantined(
   });
   return resolved
     ? `${id} is skipped.`
-    : `${id} will be shown as skipped once its projection has processed that.`;
+    : `${id} will be shown as skipped once the projection quarantine has processed the request.`;
 }
 
 /** @throws `CONFLICT` if no projection is halted at the message */

@@ -154,8 +154,8 @@ export async function assertLogIsComplete(
   throw new AppError(
     'LOG_BEGINNING_GONE',
     `The first messages of ${topic.name} were deleted (${places}): its read models cannot be rebuilt. ` +
-      `Restore the topic from a backup; or index the chain again into an empty installation (DATA_DIR, or ` +
-      `KAFKA_TOPIC_PREFIX and databases of its own). What is served now stays as it is.`,
+      `Restore the topic from a backup, or index the chain again into a new installation (another DATA_DIR, or another ` +
+      `KAFKA_TOPIC_PREFIX and other databases). The served read models are unchanged.`,
   );
 }
 

@@ -71,7 +71,7 @@ function conversionFrom(
   if (conversion === undefined) {
     throw new AppError(
       'VERSION_MISMATCH',
-      `The newest snapshot holds ${name} in version ${snapshotted}, which this program, of version ${version}, cannot read: run the release that took the snapshot, or a later one that reads it`,
+      `The newest snapshot holds ${name} in version ${snapshotted}; this program writes version ${version} and cannot read it: run the release that took the snapshot, or a later one that can read it`,
     );
   }
   return conversion;

@@ -54,7 +54,7 @@ export async function takeSnapshot(
       if (build === null || build.version !== projection.version) {
         throw new AppError(
           'VERSION_MISMATCH',
-          `\`tds rebuild ${projection.name}\` first: it is not as new as this program`,
+          `${projection.name} is not served in version ${projection.version}, which this program writes: run \`tds rebuild ${projection.name}\` first`,
         );
       }
       await loadCheckpoints(pool, kafka, identity, build);

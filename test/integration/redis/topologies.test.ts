@@ -133,7 +133,7 @@ test('a Redis Cluster is refused with a sentence', async () => {
   await expect
     .poll(() => warnings)
     .toContainEqual(
-      expect.objectContaining({ reason: expect.stringMatching(/Redis Cluster, which is not used/) }),
+      expect.objectContaining({ reason: expect.stringMatching(/Redis Cluster, which is not supported/) }),
     );
   await expect(counters.run(increment, ['a'], [])).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
   expect(await counters.answers()).toBe(false);
