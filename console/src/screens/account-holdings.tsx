@@ -13,7 +13,7 @@ import { orNull, useLoad } from '../loading.ts';
 import type { Interval } from '../periods.ts';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot, axisNumber } from '../ui/plot.tsx';
-import type { PlotPoint } from '../ui/plot.tsx';
+import type { PlotPoint } from '../plot-ranges.ts';
 import { Amount, Logo, Time, TokenName, Usd } from '../ui/values.tsx';
 
 type Holding = GetPortfolioResponses[200]['data']['holdings'][number];

@@ -5,7 +5,7 @@ import type { GetHistoryResponses } from 'token-data-service-client';
 import { useLoad } from '../loading.ts';
 import { Choice, Loading, Panel } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
-import type { PlotPoint } from '../ui/plot.tsx';
+import type { PlotPoint } from '../plot-ranges.ts';
 import { usePolled } from '../use-polled.ts';
 
 type Row = GetHistoryResponses[200]['results'][number];

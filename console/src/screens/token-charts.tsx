@@ -6,9 +6,10 @@ import { amountText, countOf, numberText, printable, usdText } from '../format.t
 import { useLoad } from '../loading.ts';
 import { sumDays } from '../periods.ts';
 import type { Interval, Period } from '../periods.ts';
+import type { PlotPoint } from '../plot-ranges.ts';
 import { Choice, Loading, Panel } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
-import type { Candle, PlotPoint } from '../ui/plot.tsx';
+import type { Candle } from '../ui/plot.tsx';
 import type { TokenRow } from '../ui/tokens.tsx';
 import { decimalsOf } from './token-holders.tsx';
 

@@ -8,7 +8,7 @@ import { useLoad } from '../loading.ts';
 import type { Interval } from '../periods.ts';
 import { Choice, ErrorNote, Figure, Loading, Panel } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
-import type { PlotPoint } from '../ui/plot.tsx';
+import type { PlotPoint } from '../plot-ranges.ts';
 import { confirmed } from '../ui/secret.tsx';
 import { usePolled } from '../use-polled.ts';
 

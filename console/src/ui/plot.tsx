@@ -6,14 +6,8 @@ import 'uplot/dist/uPlot.min.css';
 import { localTime, utcTime } from '../format.ts';
 import { periodText } from '../periods.ts';
 import type { Interval } from '../periods.ts';
-
-/** A point; `text` is its exact value, which is shown under the cursor. */
-export interface PlotPoint {
-  /** Unix seconds. */
-  readonly time: number;
-  readonly value: number;
-  readonly text: string;
-}
+import { timeRange, valueRange } from '../plot-ranges.ts';
+import type { Kind, PlotPoint } from '../plot-ranges.ts';
 
 /** Of a price in one interval. */
 export interface Candle extends PlotPoint {
@@ -21,8 +15,6 @@ export interface Candle extends PlotPoint {
   readonly high: number;
   readonly low: number;
 }
-
-type Kind = 'line' | 'steps' | 'bars' | 'candles';
 
 interface PlotProps {
   readonly label: string;
@@ -134,7 +126,7 @@ function optionsOf(
     cursor: { y: false, points: { show: !isCandles }, drag: { x: true, y: false } },
     scales: {
       x: { range: (_plot, from, to) => timeRange(points, [from, to], kind, span) },
-      y: { range: (_plot, low, high) => rangeOf(low, top ?? high, kind) },
+      y: { range: (_plot, low, high) => valueRange(low, top ?? high, kind) },
     },
     axes: [
       { ...axis, space: 70, values: (_plot, marks, _axis, _space, step) => timeTexts(marks, step, isLocal) },
@@ -175,28 +167,6 @@ const colorsOf =
 const STEPS = Array.from({ length: 120 }, (_, i) => [1, 2, 5].map((digit) => digit * 10 ** (i - 30))).flat();
 
 const DAY_SECONDS = 86_400;
-const HALF_HOUR_SECONDS = 1800;
-
-/** Bars and candles need half a step at both ends; a single point some time around it. */
-function timeRange(
-  points: readonly PlotPoint[],
-  [from, to]: [number, number],
-  kind: Kind,
-  span?: readonly [from: number, to: number],
-): [number, number] {
-  if (span !== undefined && span[0] < span[1]) {
-    // A twentieth is room for a bar at each end.
-    const room = (span[1] - span[0]) / 20;
-    // The library asks with the first and the last point for the whole.
-    const isWhole = points.length === 0 || (from === points[0]?.time && to === points.at(-1)?.time);
-    return isWhole ? [span[0] - room, span[1] + room] : [from, to];
-  }
-  const [first, second] = points;
-  if (first === undefined) return [from, to];
-  if (second === undefined) return [first.time - HALF_HOUR_SECONDS, first.time + HALF_HOUR_SECONDS];
-  const room = kind === 'bars' || kind === 'candles' ? (second.time - first.time) / 2 : 0;
-  return [from - room, to + room];
-}
 
 /** Times of the marks of an axis: the day where a mark begins one, and at the first. */
 function timeTexts(marks: readonly number[], step: number, isLocal: boolean): string[] {
@@ -210,15 +180,6 @@ function timeTexts(marks: readonly number[], step: number, isLocal: boolean): st
     day = date;
     return line;
   });
-}
-
-/** Bars and steps stand on zero; other plots fill the height, with some room. */
-function rangeOf(low: number, high: number, kind: Kind): [number, number] {
-  const from = kind === 'bars' || kind === 'steps' ? Math.min(0, low) : low;
-  // Of zeros alone, up to one.
-  if (from === 0 && high === 0) return [0, 1];
-  const room = (high - from || Math.abs(high)) * 0.06;
-  return [from === 0 ? 0 : from - room, high + room];
 }
 
 function drawCandles(plot: UPlot, candles: readonly Candle[], color: (name: string) => string): void {
