@@ -292,6 +292,7 @@ describe('the console in a browser', () => {
     };
     page.on('requestfinished', note);
     await page.goto('/');
+    await page.getByRole('button', { name: 'Log in' }).waitFor();
     await browsing.check('log-in');
     await page.getByLabel('User name or e-mail address').fill('demo');
     await page.getByLabel('Password').fill('wrong');

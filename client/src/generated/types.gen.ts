@@ -1788,7 +1788,7 @@ export type QuarantineDetail = {
             data: Array<string>;
         };
         /**
-         * Names of its first two keys
+         * Names of the token-event selectors in its first two keys; `unknown selector` if the first key is not one
          */
         selectors: Array<string>;
         /**

@@ -36,7 +36,7 @@ export interface ShownEvent {
   /** `facts`: null while the standard was not looked up. */
   readonly contract: { readonly address: Felt; readonly facts: z.infer<typeof factsRow> | null };
   readonly event: RawEvent;
-  /** Of the first two keys. */
+  /** Names of the token-event selectors in the first two keys; the first is always named. */
   readonly selectors: readonly string[];
   /** The layouts of the events of these names. */
   readonly expected: readonly Pick<Layout, 'event' | 'keys' | 'data' | 'from' | 'to'>[];
@@ -104,7 +104,8 @@ async function showEvent(pool: Sql, { entry }: StoredItem): Promise<ShownEvent |
     transaction_hash: entry.transaction_hash,
     contract: { address: event.from_address, facts: facts ?? null },
     event,
-    selectors: names.map((name) => name ?? 'unknown selector'),
+    // The second key of an event of a component is a selector too; of others, it is data.
+    selectors: names.flatMap((name, i) => name ?? (i === 0 ? 'unknown selector' : [])),
     expected: layouts.filter((layout) => names.includes(layout.event)),
     readings: tokenStandards.map((standard) => decodeAs(event, standard)),
   };

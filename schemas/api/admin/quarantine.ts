@@ -44,7 +44,10 @@ const quarantinedEvent = z.object({
     keys: z.array(canonicalHex),
     data: z.array(canonicalHex),
   }),
-  selectors: z.array(z.string()).meta({ description: 'Names of its first two keys' }),
+  selectors: z.array(z.string()).meta({
+    description:
+      'Names of the token-event selectors in its first two keys; `unknown selector` if the first key is not one',
+  }),
   expected: z
     .array(
       z.object({

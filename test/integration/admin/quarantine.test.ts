@@ -164,7 +164,7 @@ test('an event is shown raw, as each standard reads it, and beside the shapes th
       position: 2,
       contract: { address: ART, standard: 'erc20', class_hash: toFelt(0xc1n), basis: 'abi' },
       raw: { from_address: ART, keys: [selectors.Transfer, toFelt(1n), toFelt(2n)] },
-      selectors: ['Transfer', 'unknown selector'],
+      selectors: ['Transfer'],
       pending_repair: { attempts: 0 },
     },
   });
