@@ -71,10 +71,10 @@ function Facts({ of }: { readonly of: WebhookRow }): JSX.Element {
       {of.disabled_reason !== null && <p class="note">Disabled: {printable(of.disabled_reason)}</p>}
       {of.subscriptions.map(({ id, token, address, price_above, price_below }) => (
         <p key={id} class="quiet">
-          Matches token {token === '' ? 'any' : <Hex value={token} to="token" />}, account{' '}
+          Token: {token === '' ? 'any' : <Hex value={token} to="token" />}, account:{' '}
           {address === '' ? 'any' : <Hex value={address} to="account" />}
-          {price_above === '' ? '' : `, price above $${price_above}`}
-          {price_below === '' ? '' : `, price below $${price_below}`}
+          {price_above === '' ? '' : `, price above: $${price_above}`}
+          {price_below === '' ? '' : `, price below: $${price_below}`}
         </p>
       ))}
     </>
