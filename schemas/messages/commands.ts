@@ -30,97 +30,64 @@ const envelope = {
   request_hash: sha256.nullable(),
 };
 
-const userCreate = z.object({
-  ...envelope,
-  type: z.literal('user.create'),
-  body: z.object({
-    username: text.min(1),
-    email: text.min(1).nullable(),
-    password_hash: passwordHash,
-    is_admin: z.boolean(),
-  }),
+const command = <T extends string, B extends z.ZodRawShape>(type: T, body: B) =>
+  z.object({ ...envelope, type: z.literal(type), body: z.object(body) });
+
+const userCreate = command('user.create', {
+  username: text.min(1),
+  email: text.min(1).nullable(),
+  password_hash: passwordHash,
+  is_admin: z.boolean(),
 });
 /** Ends all sessions of the user. */
-const userSetPassword = z.object({
-  ...envelope,
-  type: z.literal('user.set-password'),
-  body: z.object({ user_id: userId, password_hash: passwordHash }),
-});
+const userSetPassword = command('user.set-password', { user_id: userId, password_hash: passwordHash });
 /** Disables or enables a user. Ends all its sessions; its API keys are rejected while it is disabled. */
-const userDisable = z.object({
-  ...envelope,
-  type: z.literal('user.disable'),
-  body: z.object({ user_id: userId, is_disabled: z.boolean() }),
+const userDisable = command('user.disable', { user_id: userId, is_disabled: z.boolean() });
+const sessionOpen = command('session.open', {
+  user_id: userId,
+  token_hash: sha256,
+  expires_at: unixMillis,
+  /** The hash that the password was checked against: refused where it is no longer the user's. Absent: not compared. */
+  password_hash: passwordHash.optional(),
 });
-const sessionOpen = z.object({
-  ...envelope,
-  type: z.literal('session.open'),
-  body: z.object({
-    user_id: userId,
-    token_hash: sha256,
-    expires_at: unixMillis,
-    /** The hash that the password was checked against: refused where it is no longer the user's. Absent: not compared. */
-    password_hash: passwordHash.optional(),
-  }),
-});
-const sessionClose = z.object({
-  ...envelope,
-  type: z.literal('session.close'),
-  body: z.object({ token_hash: sha256 }),
-});
+const sessionClose = command('session.close', { token_hash: sha256 });
 const ratePerHour = z.int().positive().max(2_147_483_647).nullable();
-const apiKeyCreate = z.object({
-  ...envelope,
-  type: z.literal('api-key.create'),
-  body: z.object({
-    user_id: userId,
-    name: text.min(1),
-    key_hash: sha256,
-    /** First characters of the key, shown in lists. */
-    prefix: text,
-    allowed_origins: z.array(text),
-    allowed_ips: z.array(text),
-    rate_limit_per_hour: ratePerHour,
-    /** The key is rejected from then on; absent: never. */
-    expires_at: unixMillis.optional(),
-  }),
+const apiKeyCreate = command('api-key.create', {
+  user_id: userId,
+  name: text.min(1),
+  key_hash: sha256,
+  /** First characters of the key, shown in lists. */
+  prefix: text,
+  allowed_origins: z.array(text),
+  allowed_ips: z.array(text),
+  rate_limit_per_hour: ratePerHour,
+  /** The key is rejected from then on; absent: never. */
+  expires_at: unixMillis.optional(),
 });
 /** Absent fields keep their value. */
-const apiKeyUpdate = z.object({
-  ...envelope,
-  type: z.literal('api-key.update'),
-  body: z.object({
-    user_id: userId,
-    key_id: z.int(),
-    name: text.min(1).exactOptional(),
-    allowed_origins: z.array(text).exactOptional(),
-    allowed_ips: z.array(text).exactOptional(),
-    rate_limit_per_hour: ratePerHour.exactOptional(),
-    /** null: never. */
-    expires_at: unixMillis.nullable().exactOptional(),
-  }),
+const apiKeyUpdate = command('api-key.update', {
+  user_id: userId,
+  key_id: z.int(),
+  name: text.min(1).exactOptional(),
+  allowed_origins: z.array(text).exactOptional(),
+  allowed_ips: z.array(text).exactOptional(),
+  rate_limit_per_hour: ratePerHour.exactOptional(),
+  /** null: never. */
+  expires_at: unixMillis.nullable().exactOptional(),
 });
-const apiKeyDelete = z.object({
-  ...envelope,
-  type: z.literal('api-key.delete'),
-  body: z.object({ user_id: userId, key_id: z.int() }),
-});
+const apiKeyDelete = command('api-key.delete', { user_id: userId, key_id: z.int() });
 
 /** Stores an encrypted sync blob; the API has verified its signature. */
-const syncPut = z.object({
-  ...envelope,
-  type: z.literal('sync.put'),
-  body: z.object({
-    lookup_hash: z.string().regex(/^[0-9a-f]+$/),
-    version: z.int().min(1),
-    blob: text,
-    /**
-     * The stored key that verified the signature; null: the key in this command verified it, because none was stored.
-     */
-    verified_with: text.nullable(),
-    /** Sealed key to store: a first key, or the stored one sealed under a new SECRET_KEY; null: keep the stored one. */
-    auth_key: text.nullable(),
-  }),
+const syncPut = command('sync.put', {
+  lookup_hash: z.string().regex(/^[0-9a-f]+$/),
+  version: z.int().min(1),
+  blob: text,
+  /**
+   * The stored key that verified the signature; null: the key in this command verified it, because none was stored.
+   */
+  verified_with: text.nullable(),
+  /** Sealed key to store: a first key, or the stored one sealed under a new SECRET_KEY; null: keep the stored one. */
+  auth_key: text.nullable(),
 });
 
 export const webhookStatus = z.enum(['active', 'paused', 'disabled']);
@@ -145,107 +112,75 @@ const webhookId = z.int();
 const sealedSecret = text.min(1);
 const ofWebhook = { user_id: userId, webhook_id: webhookId };
 
-const webhookCreate = z.object({
-  ...envelope,
-  type: z.literal('webhook.create'),
-  body: z.object({
-    user_id: userId,
-    name: text.min(1),
-    url: text.min(1),
-    events: webhookEvents,
-    subscriptions,
-    secret: sealedSecret,
-    /** Height of the head at the request, -1 if unknown: events at or below it are never sent. */
-    from_block: z.int().min(-1),
-    /** Maximum number of webhooks of a user. */
-    most: z.int().positive(),
-  }),
+const webhookCreate = command('webhook.create', {
+  user_id: userId,
+  name: text.min(1),
+  url: text.min(1),
+  events: webhookEvents,
+  subscriptions,
+  secret: sealedSecret,
+  /** Height of the head at the request, -1 if unknown: events at or below it are never sent. */
+  from_block: z.int().min(-1),
+  /** Maximum number of webhooks of a user. */
+  most: z.int().positive(),
 });
 /** Absent fields keep their value. */
-const webhookUpdate = z.object({
-  ...envelope,
-  type: z.literal('webhook.update'),
-  body: z.object({
-    ...ofWebhook,
-    name: text.min(1).exactOptional(),
-    url: text.min(1).exactOptional(),
-    events: webhookEvents.exactOptional(),
-    status: webhookStatus.exactOptional(),
-    /** Replaces all subscriptions. */
-    subscriptions: subscriptions.exactOptional(),
-  }),
+const webhookUpdate = command('webhook.update', {
+  ...ofWebhook,
+  name: text.min(1).exactOptional(),
+  url: text.min(1).exactOptional(),
+  events: webhookEvents.exactOptional(),
+  status: webhookStatus.exactOptional(),
+  /** Replaces all subscriptions. */
+  subscriptions: subscriptions.exactOptional(),
 });
-const webhookDelete = z.object({
-  ...envelope,
-  type: z.literal('webhook.delete'),
-  body: z.object(ofWebhook),
+const webhookDelete = command('webhook.delete', ofWebhook);
+const webhookRotateSecret = command('webhook.rotate-secret', {
+  ...ofWebhook,
+  secret: sealedSecret,
+  /** How long deliveries are also signed by the previous secret; older secrets are dropped. */
+  grace_seconds: z.int().min(0),
 });
-const webhookRotateSecret = z.object({
-  ...envelope,
-  type: z.literal('webhook.rotate-secret'),
-  body: z.object({
-    ...ofWebhook,
-    secret: sealedSecret,
-    /** How long deliveries are also signed by the previous secret; older secrets are dropped. */
-    grace_seconds: z.int().min(0),
-  }),
-});
-const webhookTest = z.object({
-  ...envelope,
-  type: z.literal('webhook.test'),
-  body: z.object({ ...ofWebhook, delivery_id: z.uuid() }),
-});
-const deliveryRetry = z.object({
-  ...envelope,
-  type: z.literal('delivery.retry'),
-  body: z.object({
-    ...ofWebhook,
-    delivery_id: z.uuid(),
-    /** The answer to a request that retries several deliveries, in the first of its commands. */
-    answer: z.object({ retried: z.array(z.uuid()), remaining: z.int().min(0) }).exactOptional(),
-  }),
+const webhookTest = command('webhook.test', { ...ofWebhook, delivery_id: z.uuid() });
+const deliveryRetry = command('delivery.retry', {
+  ...ofWebhook,
+  delivery_id: z.uuid(),
+  /** The answer to a request that retries several deliveries, in the first of its commands. */
+  answer: z.object({ retried: z.array(z.uuid()), remaining: z.int().min(0) }).exactOptional(),
 });
 /** Issued by the dispatcher after too many dead deliveries in a row; ignored if the webhook was activated again since. */
-const webhookDisable = z.object({
-  ...envelope,
-  type: z.literal('webhook.disable'),
-  body: z.object({ webhook_id: webhookId, activation: z.int(), reason: text.min(1) }),
+const webhookDisable = command('webhook.disable', {
+  webhook_id: webhookId,
+  activation: z.int(),
+  reason: text.min(1),
 });
 
 const importId = text.min(1).max(200);
 /** Uploads records of an import before `catalogue.import` applies them; uploading a part twice has no effect. */
-const cataloguePart = z.object({
-  ...envelope,
-  type: z.literal('catalogue.part'),
-  body: z.object({ import_id: importId, part: z.int().min(0), records: catalogueRecords }),
+const cataloguePart = command('catalogue.part', {
+  import_id: importId,
+  part: z.int().min(0),
+  records: catalogueRecords,
 });
 /** Applies parts 0 to `parts - 1` together; refused if a part is missing or a category unknown. */
-const catalogueImport = z.object({
-  ...envelope,
-  type: z.literal('catalogue.import'),
-  body: z.object({ import_id: importId, parts: z.int().min(1) }),
-});
-const walletRegister = z.object({
-  ...envelope,
-  type: z.literal('wallet.register'),
-  body: z.object({ wallet_address: felt, network: slug, wallet_type: walletType }),
+const catalogueImport = command('catalogue.import', { import_id: importId, parts: z.int().min(1) });
+const walletRegister = command('wallet.register', {
+  wallet_address: felt,
+  network: slug,
+  wallet_type: walletType,
 });
 /** Counters never decrease. */
-const walletUpdateActivity = z.object({
-  ...envelope,
-  type: z.literal('wallet.update-activity'),
-  body: z.object({ wallet_id: z.int(), transaction_count: z.int().min(0), last_activity_at: unixMillis }),
+const walletUpdateActivity = command('wallet.update-activity', {
+  wallet_id: z.int(),
+  transaction_count: z.int().min(0),
+  last_activity_at: unixMillis,
 });
-const domainReport = z.object({
-  ...envelope,
-  type: z.literal('domain.report'),
-  body: z.object({
-    user_id: userId,
-    domain: domainName,
-    category: text.min(1).max(100),
-    reason: text.min(1).max(10_000),
-    evidence: linkOrNone,
-  }),
+const domainReport = command('domain.report', {
+  user_id: userId,
+  domain: domainName,
+  category: text.min(1).max(100),
+  reason: text.min(1).max(10_000),
+  evidence: linkOrNone,
 });
 /** An approval blacklists the reported domain. */
 const reportReview = z.object({
@@ -264,32 +199,16 @@ const reportReview = z.object({
 });
 
 /** What an admin asks for through the API. Its outcome is carried out by a process of `project`. */
-const quarantineRetry = z.object({
-  ...envelope,
-  type: z.literal('quarantine.retry'),
-  body: z.object({ user_id: userId, entry_id: text.min(1).max(300) }),
+const quarantineRetry = command('quarantine.retry', { user_id: userId, entry_id: text.min(1).max(300) });
+const quarantineSkip = command('quarantine.skip', { user_id: userId, entry_id: text.min(1).max(300) });
+const rebuildStart = command('rebuild.start', {
+  user_id: userId,
+  projection: text.min(1).max(100),
+  /** false: build and compare only. */
+  swap: z.boolean(),
 });
-const quarantineSkip = z.object({
-  ...envelope,
-  type: z.literal('quarantine.skip'),
-  body: z.object({ user_id: userId, entry_id: text.min(1).max(300) }),
-});
-const rebuildStart = z.object({
-  ...envelope,
-  type: z.literal('rebuild.start'),
-  /** `swap` false: build and compare only. */
-  body: z.object({ user_id: userId, projection: text.min(1).max(100), swap: z.boolean() }),
-});
-const rebuildAbort = z.object({
-  ...envelope,
-  type: z.literal('rebuild.abort'),
-  body: z.object({ user_id: userId, projection: text.min(1).max(100) }),
-});
-const verifyStart = z.object({
-  ...envelope,
-  type: z.literal('verify.start'),
-  body: z.object({ user_id: userId }),
-});
+const rebuildAbort = command('rebuild.abort', { user_id: userId, projection: text.min(1).max(100) });
+const verifyStart = command('verify.start', { user_id: userId });
 
 /** `pg_notify` channel that carries the ids of decided commands, notified after commit. */
 export const DECIDED_CHANNEL = 'tds_commands_decided';
