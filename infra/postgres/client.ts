@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 
 import pg from 'pg';
-import type { z } from 'zod';
+import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
 import { mapYielding } from '../yielding.ts';
@@ -257,6 +257,13 @@ export async function sqlRow<T>(
 ): Promise<T | null> {
   const [first] = await sqlRows(db, row, statement, values);
   return first ?? null;
+}
+
+const countRow = z.object({ n: z.number() });
+
+/** The number `n` of the one row of a query. */
+export async function countOf(db: Sql, text: string, values: readonly unknown[] = []): Promise<number> {
+  return (await sqlRow(db, countRow, text, values))?.n ?? 0;
 }
 
 /**

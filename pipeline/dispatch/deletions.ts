@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
 
 /**
@@ -15,15 +15,13 @@ const FORCE_ORDERED_INDEX =
 /** Deletes the deliveries that `page` selects the ids of, and returns their number. */
 async function deletePage(tx: PoolClient, page: string, params: readonly unknown[]): Promise<number> {
   await tx.query(FORCE_ORDERED_INDEX);
-  const [row] = await sqlRows(
+  return await countOf(
     tx,
-    z.object({ n: z.number() }),
     `WITH page AS MATERIALIZED (${page} FOR UPDATE SKIP LOCKED), deleted AS (
        DELETE FROM tds.webhook_deliveries WHERE id = ANY (ARRAY(SELECT id FROM page)) RETURNING 1
      ) SELECT count(*) AS n FROM deleted`,
     params,
   );
-  return row?.n ?? 0;
 }
 
 /** Schedules the deletion of a deleted webhook's deliveries. None is sent any more: its endpoint is deleted here. */
@@ -170,10 +168,5 @@ export async function deletePageBefore(
 
 /** Number of deleted webhooks that still have deliveries. */
 export async function countDeletions(db: Sql): Promise<number> {
-  const [row] = await sqlRows(
-    db,
-    z.object({ n: z.number() }),
-    'SELECT count(*) AS n FROM tds.webhook_deletions',
-  );
-  return row?.n ?? 0;
+  return await countOf(db, 'SELECT count(*) AS n FROM tds.webhook_deletions');
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
 import { ownerIsEnabled } from '../../projections/webhooks/queries.ts';
 
@@ -103,11 +103,5 @@ export async function webhooksToDisable(
 
 /** Number of endpoints with a delivery that is due. */
 export async function countDueEndpoints(db: Sql, now: number): Promise<number> {
-  const [row] = await sqlRows(
-    db,
-    z.object({ n: z.number() }),
-    'SELECT count(*) AS n FROM tds.webhook_endpoints WHERE due_at <= $1',
-    [now],
-  );
-  return row?.n ?? 0;
+  return await countOf(db, 'SELECT count(*) AS n FROM tds.webhook_endpoints WHERE due_at <= $1', [now]);
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { WebhookRow } from '../../projections/webhooks/queries.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
@@ -115,13 +115,11 @@ export async function countDeliveries(
 ): Promise<{ readonly count: number; readonly isEstimate: boolean }> {
   const most = MAX_EXACT_COUNT + 1;
   const limited = selectKeys(webhookId, filters, 'LIMIT $2', [most]);
-  const [counted] = await sqlRows(
+  const n = await countOf(
     db,
-    z.object({ n: z.number() }),
     `SELECT count(*) AS n FROM (SELECT 1 FROM (${limited.text}) AS keys LIMIT $2) AS counted`,
     limited.params,
   );
-  const n = counted?.n ?? 0;
   if (n <= MAX_EXACT_COUNT) return { count: n, isEstimate: false };
   const { text, params } = selectKeys(webhookId, filters);
   const [plan] = await sqlRows(db, planRow, `EXPLAIN (FORMAT JSON) ${text}`, params);

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
-import { columnsOf, conditionsOf, countOf, pageOf } from './pages.ts';
+import { columnsOf, conditionsOf, pageOf } from './pages.ts';
 import type { Page } from './pages.ts';
 import { searchOf } from './words.ts';
 

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import type { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
@@ -22,11 +22,6 @@ export const conditionsOf = (
     values: given.map(([, value]) => value),
   };
 };
-
-export async function countOf(db: Sql, text: string, values: readonly unknown[] = []): Promise<number> {
-  const [row] = await sqlRows(db, z.object({ n: z.number() }), text, values);
-  return row?.n ?? 0;
-}
 
 export async function pageOf<T>(
   db: Sql,

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 
-import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { domainStatus, reportStatus, riskLevel, walletStatus } from '../../schemas/catalogue.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt } from '../../schemas/messages/common.ts';
-import { columnsOf, conditionsOf, countOf, pageOf } from './pages.ts';
+import { columnsOf, conditionsOf, pageOf } from './pages.ts';
 import type { Page } from './pages.ts';
 
 export {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt, uint } from '../../schemas/messages/common.ts';
@@ -81,13 +81,8 @@ export async function metadataOf(
 }
 
 export async function countFetched(db: Sql, schema: string, token: Felt): Promise<number> {
-  const [found] = await sqlRows(
-    db,
-    z.object({ n: z.number() }),
-    `SELECT count(*) AS n FROM ${schema}.nft_metadata WHERE token = $1 AND is_fetched`,
-    [token],
-  );
-  return found?.n ?? 0;
+  const sql = `SELECT count(*) AS n FROM ${schema}.nft_metadata WHERE token = $1 AND is_fetched`;
+  return await countOf(db, sql, [token]);
 }
 
 /** The NFTs of a contract with fetched metadata, by id; fields too large for a page are null, or an empty list. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { sqlRow, sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, sqlRow, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { rawEvent } from '../../schemas/messages/chain-blocks.ts';
@@ -82,9 +82,8 @@ export async function countQuarantineEntries(
   schema: string,
   filter: Omit<QuarantineFilter, 'limit'>,
 ): Promise<number> {
-  const sql = `SELECT count(*) AS count FROM ${schema}.entries WHERE ${FILTER}`;
-  const [row] = await sqlRows(db, z.object({ count: z.number() }), sql, filterValues(filter));
-  return row?.count ?? 0;
+  const sql = `SELECT count(*) AS n FROM ${schema}.entries WHERE ${FILTER}`;
+  return await countOf(db, sql, filterValues(filter));
 }
 
 export async function quarantineEntry(db: Sql, schema: string, id: string): Promise<QuarantineEntry | null> {

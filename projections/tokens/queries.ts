@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { prepared, sqlRows } from '../../infra/postgres/client.ts';
+import { countOf, prepared, sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt, tokenStandard } from '../../schemas/messages/common.ts';
@@ -59,8 +59,6 @@ export interface TokenFilters {
   readonly textAsAddress?: Felt | undefined;
 }
 
-const countRow = z.object({ n: z.number() });
-
 /** Conditions and their values; absent fields do not filter. */
 function tokenConditions(filters: TokenFilters): { where: string; values: unknown[] } {
   const values: unknown[] = [];
@@ -81,13 +79,7 @@ function tokenConditions(filters: TokenFilters): { where: string; values: unknow
 
 export async function countTokens(db: Sql, schema: string, filters: TokenFilters): Promise<number> {
   const { where, values } = tokenConditions(filters);
-  const [row] = await sqlRows(
-    db,
-    countRow,
-    `SELECT count(*) AS n FROM ${schema}.tokens WHERE ${where}`,
-    values,
-  );
-  return row?.n ?? 0;
+  return await countOf(db, `SELECT count(*) AS n FROM ${schema}.tokens WHERE ${where}`, values);
 }
 
 /** Curated tokens first, then by address: new tokens do not change the order of the others. */

@@ -1,6 +1,4 @@
-import { z } from 'zod';
-
-import { sqlRows } from '../../infra/postgres/client.ts';
+import { countOf } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { OUTCOME_LIFETIME_MS, commandProjection, insertRow } from '../commands.ts';
@@ -44,13 +42,8 @@ async function stateOf(
   { type, body }: WebhookCommand,
 ): Promise<WebhooksState> {
   if (type !== 'webhook.create') return { webhook: await webhookById(tx, schema, body.webhook_id), owned: 0 };
-  const [count] = await sqlRows(
-    tx,
-    z.object({ owned: z.number() }),
-    `SELECT count(*) AS owned FROM ${schema}.webhooks WHERE user_id = $1`,
-    [body.user_id],
-  );
-  return { webhook: null, owned: count?.owned ?? 0 };
+  const owned = `SELECT count(*) AS n FROM ${schema}.webhooks WHERE user_id = $1`;
+  return { webhook: null, owned: await countOf(tx, owned, [body.user_id]) };
 }
 
 async function apply(tx: PoolClient, schema: string, change: WebhookChange): Promise<void> {

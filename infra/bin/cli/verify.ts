@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { z } from 'zod';
 
-import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
+import { areRepaired, requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
@@ -19,7 +18,6 @@ import type {
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
-import { sqlRows } from '../../postgres/client.ts';
 import { pollUntil } from '../../retry.ts';
 import { VERIFY_DIFFERENCES, recordedVerify } from '../operator/verify-runs.ts';
 import { errorText } from '../process/error-text.ts';
@@ -172,16 +170,11 @@ function nodeComparison(
 
 /** Waits until the ingester has repaired these blocks, or the deadline has passed. */
 async function repaired({ pool }: Stores, heights: readonly number[], signal: AbortSignal): Promise<void> {
-  const areDone = async (): Promise<boolean> => {
-    const [left] = await sqlRows(
-      pool,
-      z.object({ pending: z.number() }),
-      'SELECT count(*) AS pending FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)',
-      [[...heights]],
-    );
-    return left?.pending === 0;
-  };
-  await pollUntil(areDone, (done) => done, { everyMs: 500, withinMs: REPAIR_TIMEOUT_MS, signal });
+  await pollUntil(() => areRepaired(pool, heights), Boolean, {
+    everyMs: 500,
+    withinMs: REPAIR_TIMEOUT_MS,
+    signal,
+  });
 }
 
 function heightsOf({ heights }: Difference): number[] {

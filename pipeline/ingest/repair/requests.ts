@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../../infra/postgres/client.ts';
-import type { Pool } from '../../../infra/postgres/client.ts';
+import { countOf, sqlRows } from '../../../infra/postgres/client.ts';
+import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint } from '../../node/types.ts';
@@ -102,13 +102,13 @@ async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], contra
   const cursors = open.map(({ cursor }) => cursor);
   await requestRepairs(pool, cursors, `new standard of ${contract}`);
   for (let waitedMs = 0; waitedMs < REFRESH_MS; waitedMs += REFRESH_POLL_MS) {
-    const [left] = await sqlRows(
-      pool,
-      z.object({ pending: z.int() }),
-      'SELECT count(*) AS pending FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)',
-      [cursors],
-    );
-    if (left?.pending === 0) return;
+    if (await areRepaired(pool, cursors)) return;
     await sleep(REFRESH_POLL_MS);
   }
+}
+
+/** Whether no repair of these blocks is waiting. */
+export async function areRepaired(db: Sql, heights: readonly number[]): Promise<boolean> {
+  const waiting = 'SELECT count(*) AS n FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)';
+  return (await countOf(db, waiting, [heights])) === 0;
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { inTransaction, prepared, sqlRows } from '../../../infra/postgres/client.ts';
+import { countOf, inTransaction, prepared, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import { metadataOf } from '../../../projections/nft-metadata/queries.ts';
 import type { Nft, NftMetadataRow } from '../../../projections/nft-metadata/queries.ts';
@@ -258,13 +258,8 @@ async function markRequested(
 const DUE = 'next_at <= $1 AND (host IS NULL OR host <> ALL($2))';
 
 async function countRequested(pool: Pool, now: number, fullHosts: readonly string[]): Promise<number> {
-  const [row] = await sqlRows(
-    pool,
-    z.object({ count: z.number() }),
-    `SELECT count(*) AS count FROM tds.nft_fetches WHERE ${DUE} AND asked_at IS NOT NULL`,
-    [now, fullHosts],
-  );
-  return row?.count ?? 0;
+  const sql = `SELECT count(*) AS n FROM tds.nft_fetches WHERE ${DUE} AND asked_at IS NOT NULL`;
+  return await countOf(pool, sql, [now, fullHosts]);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { inTransaction, sqlRows } from '../../../infra/postgres/client.ts';
+import { countOf, inTransaction, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { felt } from '../../../schemas/messages/common.ts';
@@ -160,14 +160,12 @@ export async function scheduleTokens(
 
 /** Counts requested tokens that are due, common ones left out. */
 export async function countRequested(pool: Pool, now: number): Promise<number> {
-  const [row] = await sqlRows(
+  return await countOf(
     pool,
-    z.object({ count: z.number() }),
-    `SELECT count(*) AS count FROM tds.price_watch
+    `SELECT count(*) AS n FROM tds.price_watch
      WHERE due_at <= $1 AND asked_at IS NOT NULL AND claimed_until <= $1 AND NOT common`,
     [now],
   );
-  return row?.count ?? 0;
 }
 
 /** Claims due tokens, common ones and others in turn, so that neither delay the other; of each the longest overdue. */
