@@ -7,8 +7,8 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { startLoop } from '../../../infra/loop.ts';
 import type { Loop } from '../../../infra/loop.ts';
-import { Counter } from '../../../infra/metrics.ts';
-import type { Registry } from '../../../infra/metrics.ts';
+import { metricsIn } from '../../../infra/metrics.ts';
+import type { Counter, Registry } from '../../../infra/metrics.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { servedBuilds } from '../../served.ts';
@@ -51,14 +51,10 @@ interface Sampler extends Options {
  */
 export function startSampling(options: Options): Loop {
   const { clock, log, metrics, everyMs = EVERY_MS } = options;
-  const registers = [metrics];
+  const { counter } = metricsIn(metrics);
   const counters = {
-    blocks: new Counter({ name: 'tds_verify_blocks_total', help: 'Blocks checked by sampling', registers }),
-    differences: new Counter({
-      name: 'tds_verify_differences_total',
-      help: 'Blocks found inconsistent by sampling',
-      registers,
-    }),
+    blocks: counter('tds_verify_blocks_total', 'Blocks checked by sampling'),
+    differences: counter('tds_verify_differences_total', 'Blocks found inconsistent by sampling'),
   };
   const sample = async (sampler: Sampler, kafka: Options['kafka'] | null): Promise<void> => {
     try {
