@@ -19,12 +19,3 @@ export function createLogReaderRetry(
     signal,
   });
 }
-
-/** Parses a message; undefined where it is not JSON. */
-export function jsonOf(value: Buffer): unknown {
-  try {
-    return JSON.parse(value.toString('utf8'));
-  } catch {
-    return undefined;
-  }
-}

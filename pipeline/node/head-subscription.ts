@@ -1,5 +1,6 @@
 import { WebSocket } from 'ws';
 
+import { jsonOf } from '../../infra/json.ts';
 import type { Logger } from '../../infra/log.ts';
 import { backoffMs } from '../../infra/retry.ts';
 
@@ -85,18 +86,10 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
 const SUBSCRIBE = { jsonrpc: '2.0', id: 1, method: 'starknet_subscribeNewHeads', params: {} };
 
 function kindOf(text: string): 'confirmation' | 'refusal' | 'announcement' | 'other' {
-  const message = parsed(text);
+  const message = jsonOf(text);
   if (typeof message !== 'object' || message === null) return 'other';
   if ('method' in message) return ANNOUNCEMENTS.has(String(message.method)) ? 'announcement' : 'other';
   // An error without an id is that of the only request.
   if ('error' in message) return 'refusal';
   return 'id' in message && message.id === SUBSCRIBE.id && 'result' in message ? 'confirmation' : 'other';
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

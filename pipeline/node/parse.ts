@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { jsonOf } from '../../infra/json.ts';
 import type { L1Message, TransactionDetails } from '../../schemas/commitment/transactions.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { parseFelt } from '../../schemas/felt.ts';
@@ -294,12 +295,8 @@ const contractClass = z
   .transform(({ abi }): ContractClass => ({ abi: typeof abi === 'string' ? readAbi(abi) : (abi ?? []) }));
 
 function readAbi(text: string): readonly unknown[] {
-  try {
-    const abi: unknown = JSON.parse(text);
-    return Array.isArray(abi) ? abi : [];
-  } catch {
-    return [];
-  }
+  const abi = jsonOf(text);
+  return Array.isArray(abi) ? abi : [];
 }
 
 function reader<T>(what: string, schema: z.ZodType<T>): (result: unknown) => T {

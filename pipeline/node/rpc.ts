@@ -1,6 +1,7 @@
 import PQueue from 'p-queue';
 
 import type { Clock } from '../../infra/clock.ts';
+import { jsonOf } from '../../infra/json.ts';
 import { retry } from '../../infra/retry.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { createHttpClient, retryAfterMs } from '../http.ts';
@@ -169,25 +170,16 @@ interface JsonAnswer {
 }
 
 function parseAnswer({ status, body }: HttpAnswer): JsonAnswer {
-  const json = parseJson(body);
+  const json = jsonOf(body);
   // The body of a gateway's error may be JSON as well.
   if (status >= 300 && !isFromNode(json)) throw new AppError('NODE_UNREACHABLE', `${PREFIX}HTTP ${status}`);
   if (json === undefined) throw invalidAnswer('the answer is not valid JSON');
   return { json, bytes: body.length };
 }
 
-/** undefined where it is not JSON. */
-function parseJson(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString('utf8'));
-  } catch {
-    return undefined;
-  }
-}
-
 /** dRPC answers with HTTP 500 and a list that may be shorter than the batch. */
 function isRefusedByPlan(body: Buffer): boolean {
-  return isTooLargeForPlan(parseJson(body));
+  return isTooLargeForPlan(jsonOf(body));
 }
 
 function isTooLargeForPlan(json: unknown): boolean {

@@ -1,3 +1,4 @@
+import { jsonOf } from '../../infra/json.ts';
 import { startCheckpointedConsumer } from '../../infra/kafka/checkpointed-consumer.ts';
 import type { Kafka, LogBatch, Publisher } from '../../infra/kafka/client.ts';
 import { Releasers, sleep } from '../../infra/lifecycle.ts';
@@ -11,7 +12,7 @@ import { AppError } from '../../schemas/errors.ts';
 import { requestsMessage } from '../../schemas/messages/requests.ts';
 import type { RequestsMessage } from '../../schemas/messages/requests.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import { createLogReaderRetry, jsonOf } from '../log-reading.ts';
+import { createLogReaderRetry } from '../log-reading.ts';
 import { startLoop } from '../../infra/loop.ts';
 import type { Loop } from '../../infra/loop.ts';
 import { retryAfterMs } from '../http.ts';

@@ -14,6 +14,7 @@ import { parseMessageId } from '../../../schemas/messages/quarantine.ts';
 import type { MessageRef } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
+import { jsonOf } from '../../json.ts';
 import type { Kafka, LogMessage } from '../../kafka/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
@@ -196,12 +197,8 @@ const outlineOf = z.looseObject({
 
 /** The main fields of a message; a small one as a whole. */
 function outline(text: string): Record<string, unknown> {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch {
-    return { text: text.slice(0, SHOWN_CHARACTERS) };
-  }
+  const json = jsonOf(text);
+  if (json === undefined) return { text: text.slice(0, SHOWN_CHARACTERS) };
   if (text.length <= SHOWN_CHARACTERS) return { message: json };
   const { data } = outlineOf.safeParse(json);
   return {

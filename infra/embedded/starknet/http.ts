@@ -1,5 +1,6 @@
 import type { RequestListener } from 'node:http';
 
+import { jsonOf } from '../../json.ts';
 import { readBody, send } from '../loopback.ts';
 import { RpcError, rpcErrors } from './protocol.ts';
 import type { RpcCall, RunCall } from './rpc.ts';
@@ -8,12 +9,8 @@ import type { RpcCall, RunCall } from './rpc.ts';
 export type RpcRequest = { calls: readonly (RpcCall | null)[]; isBatch: boolean } | null;
 
 export function parseRequest(text: string): RpcRequest {
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    return null;
-  }
+  const body = jsonOf(text);
+  if (body === undefined) return null;
   return Array.isArray(body)
     ? { calls: body.map(toCall), isBatch: true }
     : { calls: [toCall(body)], isBatch: false };

@@ -1,3 +1,4 @@
+import { jsonOf } from '../../../infra/json.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import { blocksAt, placeOfBlock } from '../../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../../projections/tokens/queries.ts';
@@ -10,7 +11,6 @@ import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { decimalsOf } from '../../../schemas/money.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { jsonOf } from '../../log-reading.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { bodyText } from './body.ts';

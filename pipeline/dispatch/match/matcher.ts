@@ -1,3 +1,4 @@
+import { jsonOf } from '../../../infra/json.ts';
 import { startCheckpointedConsumer } from '../../../infra/kafka/checkpointed-consumer.ts';
 import type { CheckpointedBatch } from '../../../infra/kafka/checkpointed-consumer.ts';
 import type { Kafka, LogMessage } from '../../../infra/kafka/client.ts';
@@ -5,7 +6,6 @@ import type { Handled } from '../../../infra/kafka/consumption.ts';
 import { isTableMissing } from '../../../infra/postgres/client.ts';
 import type { PoolClient } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import { jsonOf } from '../../log-reading.ts';
 import type { Loop } from '../../../infra/loop.ts';
 import { createPausedPartitions } from './paused-partitions.ts';
 import type { Blocked, PausedPartitionsDeps } from './paused-partitions.ts';

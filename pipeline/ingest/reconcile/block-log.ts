@@ -1,3 +1,4 @@
+import { jsonOf } from '../../../infra/json.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { chainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
@@ -58,9 +59,5 @@ const placeId = ({ partition, offset }: { partition: number; offset: number }): 
 
 /** null for a message that no projection can parse either: it halts them, and made no rows. */
 function parse(value: Buffer): ReturnType<typeof chainBlocksMessage.parse> | null {
-  try {
-    return chainBlocksMessage.safeParse(JSON.parse(value.toString('utf8'))).data ?? null;
-  } catch {
-    return null;
-  }
+  return chainBlocksMessage.safeParse(jsonOf(value)).data ?? null;
 }

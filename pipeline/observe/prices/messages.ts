@@ -1,8 +1,8 @@
+import { jsonOf } from '../../../infra/json.ts';
 import type { LogBatch } from '../../../infra/kafka/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { PricesMessage } from '../../../schemas/messages/prices.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
-import { jsonOf } from '../../log-reading.ts';
 import type { Observer } from '../observer.ts';
 import type { Verdict } from './guard.ts';
 

@@ -1,3 +1,5 @@
+import { jsonOf } from '../../../json.ts';
+
 /**
  * CSV cells. An empty cell means the default. A list is JSON or separated by `|`. A text that a spreadsheet would run as a
  * formula is prefixed with an apostrophe, as spreadsheets do; reading removes one apostrophe, so values round-trip.
@@ -50,9 +52,5 @@ export function writeCell(value: unknown): string {
 
 function readList(cell: string): unknown {
   if (!cell.trimStart().startsWith('[')) return cell.split('|').map((part) => part.trim());
-  try {
-    return JSON.parse(cell);
-  } catch {
-    return cell;
-  }
+  return jsonOf(cell) ?? cell;
 }
