@@ -20,12 +20,6 @@ export async function resolveContracts(
   return Object.fromEntries(entries);
 }
 
-/** Equal for maps with the same facts, whatever the order of their contracts. */
-export function contractsKey(map: ContractsMap): string {
-  const entries = Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify(entries.map(([contract, facts]) => [contract, facts.standard, facts.class_hash]));
-}
-
 export type PublishPlan = ReturnType<typeof createPublishPlan>;
 
 /** Makes retries publish a block with the contract facts of the first attempt. */

@@ -3,6 +3,7 @@ import type { OutgoingMessage } from '../../infra/kafka/publisher.ts';
 import { decodeBlock } from '../../schemas/decode/index.ts';
 import type { MalformedEvent } from '../../schemas/decode/index.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { contractsKey, countEvents } from '../../schemas/messages/chain-blocks.ts';
 import type {
   BlockAccepted,
   BlockBody,
@@ -15,7 +16,6 @@ import { quarantineResolved } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
 import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import { contractsKey } from './contract-facts.ts';
 import type { IngestDeps, Lease, PublishedBlock, RecordedBlock } from './ports.ts';
 
 type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
@@ -242,8 +242,4 @@ function quarantined(block: BlockBody, event: MalformedEvent, now: number): Quar
     event: event.event,
     quarantined_at: now,
   };
-}
-
-function countEvents(block: BlockBody): number {
-  return block.transactions.reduce((sum, { events }) => sum + events.length, 0);
 }

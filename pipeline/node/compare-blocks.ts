@@ -1,5 +1,6 @@
 import PQueue from 'p-queue';
 
+import { countEvents } from '../../schemas/messages/chain-blocks.ts';
 import { isRpcError, rpcCodes } from './errors.ts';
 import type { CallOptions, Node } from './types.ts';
 
@@ -63,7 +64,7 @@ async function differencesOf(
       node.getBlockWithReceipts(height, options),
       node.getBlockTransactionCount(height, options),
     ]);
-    const theirEvents = body.transactions.reduce((sum, transaction) => sum + transaction.events.length, 0);
+    const theirEvents = countEvents(body);
     const differences = [
       ...(body.hash === hash ? [] : [`the log has ${hash}, the node ${body.hash}`]),
       ...(body.transactions.length === transactions && count === transactions

@@ -5,6 +5,7 @@ import type { L1Message, TransactionDetails } from '../../schemas/commitment/tra
 import { AppError } from '../../schemas/errors.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { countEvents } from '../../schemas/messages/chain-blocks.ts';
 import type {
   BlockHeader as HashedHeader,
   BlockTransaction,
@@ -44,9 +45,8 @@ export function parseBlockWithReceipts(result: unknown, bytes: number): FetchedB
     ...parseHashedHeader(block),
     transactions,
   };
-  const events = transactions.reduce((sum, transaction) => sum + transaction.events.length, 0);
   checkCount(body.height, 'transactions', body.transaction_count, transactions.length);
-  checkCount(body.height, 'events', body.event_count, events);
+  checkCount(body.height, 'events', body.event_count, countEvents(body));
   const eventCommitment = optional(block, 'event_commitment', felt);
   const details = (): TransactionDetails[] => items.map((item, index) => parseDetails(item, index));
   return { body, status: header.status, eventCommitment, details, bytes };

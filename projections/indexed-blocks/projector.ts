@@ -1,4 +1,4 @@
-import { eventCheck } from '../../schemas/messages/chain-blocks.ts';
+import { countEvents, eventCheck } from '../../schemas/messages/chain-blocks.ts';
 import { rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
@@ -67,7 +67,7 @@ export const indexedBlocks: BlockProjection = {
           timestamp: block.timestamp,
           chunk,
           transactions: block.transactions.length,
-          events: block.transactions.reduce((sum, { events }) => sum + events.length, 0),
+          events: countEvents(block),
           transfers: transfers.length,
           malformed: malformed.length,
           event_check: block.event_check ?? '',

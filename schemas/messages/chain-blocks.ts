@@ -117,11 +117,20 @@ export const blockBody = z.object({
 });
 export type BlockBody = z.infer<typeof blockBody>;
 
+export const countEvents = ({ transactions }: Pick<BlockBody, 'transactions'>): number =>
+  transactions.reduce((sum, { events }) => sum + events.length, 0);
+
 /** Classification of each contract with a token-shaped event in the block, by address. */
 export const contractFacts = z.object({ standard: tokenStandard, class_hash: felt.nullable() });
 export const contractsMap = z.record(felt, contractFacts);
 export type ContractFacts = z.infer<typeof contractFacts>;
 export type ContractsMap = z.infer<typeof contractsMap>;
+
+/** Equal for maps with the same facts, whatever the order of their contracts. */
+export function contractsKey(map: ContractsMap): string {
+  const entries = Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify(entries.map(([contract, facts]) => [contract, facts.standard, facts.class_hash]));
+}
 
 /** `replay`: published again after a crash. `repair`: published again with corrected data; no webhook fires on it. */
 export const blockCause = z.enum(['new', 'reorg', 'replay', 'repair']);

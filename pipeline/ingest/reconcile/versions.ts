@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 
 import type { Felt } from '../../../schemas/felt.ts';
-import { contractsKey } from '../contract-facts.ts';
+import { contractsKey } from '../../../schemas/messages/chain-blocks.ts';
 import type { LogPlace, LoggedMessage, PublishedBlock } from '../ports.ts';
 
 /** A block in the log with one body and one contracts map, on which its rows depend. */

@@ -1,9 +1,10 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 import type { ColumnSpec, Row } from '../../../infra/clickhouse/row-binary.ts';
 import { checkEvents } from '../../../schemas/commitment/check.ts';
 import { blockHash } from '../../../schemas/commitment/block-hash.ts';
-import type { BlockBody, ContractsMap, EventCheck } from '../../../schemas/messages/chain-blocks.ts';
+import { contractsKey, countEvents } from '../../../schemas/messages/chain-blocks.ts';
+import type { BlockBody, EventCheck } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockItem, BlockProjection } from '../../define.ts';
 import { MAX_UINT32 } from '../../descending.ts';
 import { chainBlocks } from '../../streams.ts';
@@ -52,9 +53,9 @@ function factOf({ message, partition, offset }: BlockItem, commitments: boolean)
     accepted: message.type === 'block.accepted' ? 1 : 0,
     hash: block.hash,
     parent_hash: block.parent_hash,
-    contracts: digest(message.contracts),
+    contracts: `0x${hash('sha256', contractsKey(message.contracts))}`,
     transactions: block.transactions.length,
-    events: block.transactions.reduce((sum, { events }) => sum + events.length, 0),
+    events: countEvents(block),
     header_transactions: block.transaction_count ?? NO_COUNT,
     header_events: block.event_count ?? NO_COUNT,
     event_check: isChecked ? checkOf(block) : '',
@@ -65,12 +66,4 @@ function factOf({ message, partition, offset }: BlockItem, commitments: boolean)
 function checkOf(block: BlockBody): EventCheck {
   const outcome = checkEvents(block, block.header?.event_commitment ?? null);
   return outcome === 'verified' && blockHash(block) !== block.hash ? 'no_commitment' : outcome;
-}
-
-function digest(contracts: ContractsMap): string {
-  const entries = Object.entries(contracts).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  const text = JSON.stringify(
-    entries.map(([contract, known]) => [contract, known.standard, known.class_hash]),
-  );
-  return `0x${createHash('sha256').update(text).digest('hex')}`;
 }

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { RowReader } from '../../../infra/clickhouse/client.ts';
 import type { Clock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
+import { countEvents } from '../../../schemas/messages/chain-blocks.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { ServedTables } from '../../served.ts';
 import { parseMessage } from '../../streams.ts';
@@ -162,7 +163,7 @@ async function differenceInLog(
     const { block, type } = parsed.message;
     if (type !== 'block.accepted' || block.height !== height || block.hash !== hash)
       return `${place} does not hold the block ${hash}`;
-    const events = block.transactions.reduce((sum, transaction) => sum + transaction.events.length, 0);
+    const events = countEvents(block);
     const isWhole =
       (block.transaction_count ?? block.transactions.length) === block.transactions.length &&
       (block.event_count ?? events) === events;
