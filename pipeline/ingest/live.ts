@@ -9,7 +9,7 @@ import type { IndexedChain } from './fork.ts';
 import { isHalting } from './health.ts';
 import { acceptedHeight, createHeads, startL1Watch } from './heads.ts';
 import type { Heads, L1Watch } from './heads.ts';
-import type { ChunkTask, IngestDeps, Lease } from './ports.ts';
+import type { ChunkTask, IngestDeps } from './ports.ts';
 import { createBlockPrefetch } from './prefetch.ts';
 import type { Prefetch, ReadyBlock } from './prefetch.ts';
 import { REVERT_PAGE, publishAccepted, publishReverted } from './publish.ts';
@@ -22,18 +22,14 @@ const PRIORITY = 1;
 /** more: there may be more to do at once; idle: the node has nothing new; waiting: the node lags behind the indexed chain. */
 type Step = 'more' | 'idle' | 'waiting';
 
-interface Live {
+interface Live extends ChunkTask {
   readonly deps: IngestDeps;
-  readonly lease: Lease;
   readonly options: { readonly signal: AbortSignal; readonly priority: number };
   readonly indexed: IndexedChain;
   readonly plan: PublishPlan;
   readonly prefetch: Prefetch<ReadyBlock>;
   readonly heads: Heads;
   readonly l1: L1Watch;
-  readonly replaced: ChunkTask['replaced'];
-  readonly headSeen: ChunkTask['headSeen'];
-  readonly forgetHead: ChunkTask['forgetHead'];
 }
 
 /**
@@ -42,9 +38,8 @@ interface Live {
  * cursor. These are handled first: published again if the node still has them, and reverted otherwise.
  */
 export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> {
-  const { lease } = task;
   const live = await openLive(deps, task);
-  const { indexed, prefetch, heads, l1 } = live;
+  const { lease, indexed, prefetch, heads, l1 } = live;
   try {
     while (!lease.signal.aborted && !task.isReconcileDue()) {
       if (await task.runRepairs()) prefetch.restart(indexed.cursor());
@@ -63,23 +58,20 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
 }
 
 async function openLive(deps: IngestDeps, task: ChunkTask): Promise<Live> {
-  const { lease, replaced, headSeen, forgetHead } = task;
+  const { lease } = task;
   const options = { signal: lease.signal, priority: PRIORITY };
   const chunk = await deps.store.chunk(lease);
   const indexed = createIndexedChain(chunk, await deps.store.recordedHeaders(lease));
   deps.metrics.cursor.set({ chunk: lease.name }, indexed.cursor());
   return {
+    ...task,
     deps,
-    lease,
     options,
     indexed,
     plan: createPublishPlan(deps, lease, chunk.plan),
     prefetch: createBlockPrefetch(deps, indexed.cursor(), { ...options, finalOnly: false }),
     heads: createHeads(deps, task.publishedHead),
     l1: startL1Watch(deps, task, acceptedHeight(indexed)),
-    replaced,
-    headSeen,
-    forgetHead,
   };
 }
 
