@@ -75,3 +75,16 @@ export async function withAdvisoryLocks<T>(
     client.release(true);
   }
 }
+
+/** Runs `work` while holding the lock, or not at all while it is taken. CONFLICT, as after a lost lock, only ends `work`. */
+export async function withFreeAdvisoryLock(
+  pool: Pool,
+  name: string,
+  work: (assertHeld: () => Promise<void>) => Promise<unknown>,
+): Promise<void> {
+  try {
+    await withAdvisoryLocks(pool, [name], () => 'taken', work);
+  } catch (error) {
+    if (!(error instanceof AppError && error.code === 'CONFLICT')) throw error;
+  }
+}

@@ -3,12 +3,11 @@ import { startCheckpointedConsumer } from '../../infra/kafka/checkpointed-consum
 import type { Kafka, LogBatch, Publisher } from '../../infra/kafka/client.ts';
 import { Releasers, sleep } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
-import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
+import { withFreeAdvisoryLock } from '../../infra/postgres/advisory-lock.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { retry } from '../../infra/retry.ts';
 import { isStoreUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
-import { AppError } from '../../schemas/errors.ts';
 import { requestsMessage } from '../../schemas/messages/requests.ts';
 import type { RequestsMessage } from '../../schemas/messages/requests.ts';
 import type { Topic } from '../../schemas/topics.ts';
@@ -161,18 +160,7 @@ export function startPeriodicJob(
   { pool, log, signal, fail, releasers }: Pick<Observer, 'pool' | 'log' | 'signal' | 'fail' | 'releasers'>,
   { name, everyMs, run, isExpected = () => false, onFailure }: PeriodicJob,
 ): void {
-  const runAlone = async (): Promise<void> => {
-    try {
-      await withAdvisoryLocks(
-        pool,
-        [name],
-        () => `Another process runs the ${name}`,
-        () => run(signal),
-      );
-    } catch (error) {
-      if (!(error instanceof AppError && error.code === 'CONFLICT')) throw error;
-    }
-  };
+  const runAlone = (): Promise<void> => withFreeAdvisoryLock(pool, name, () => run(signal));
   const repeat = async (): Promise<void> => {
     while (!signal.aborted) {
       await retry(runAlone, {

@@ -1,4 +1,4 @@
-import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
+import { withFreeAdvisoryLock } from '../../../infra/postgres/advisory-lock.ts';
 import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
 import { sleep } from '../../../infra/lifecycle.ts';
 import { startLoop } from '../../../infra/loop.ts';
@@ -31,17 +31,7 @@ export async function derivePassAlone(
   deps: DeriveDeps & { readonly pool: Pool },
   target: DeriveTarget,
 ): Promise<void> {
-  const { pool } = deps;
-  try {
-    await withAdvisoryLocks(
-      pool,
-      [lockOf(target.projection)],
-      () => 'taken',
-      () => derivePass(deps, target),
-    );
-  } catch (error) {
-    if (!(error instanceof AppError) || error.code !== 'CONFLICT') throw error;
-  }
+  await withFreeAdvisoryLock(deps.pool, lockOf(target.projection), () => derivePass(deps, target));
 }
 
 /** How long after a pass the next one begins. */
@@ -74,17 +64,11 @@ export function runDeferred(
   return startLoop({
     async round(signal) {
       try {
-        await withAdvisoryLocks(
-          pool,
-          [lockOf(projection)],
-          () => 'taken',
-          (assertHeld) => turns(signal, assertHeld),
-        );
+        await withFreeAdvisoryLock(pool, lockOf(projection), (assertHeld) => turns(signal, assertHeld));
       } catch (error) {
         const isExpected =
           error instanceof AppError || isStoreUnavailable(error) || isClickHouseUnavailable(error);
-        const isTaken = error instanceof AppError && error.code === 'CONFLICT';
-        if (!isTaken && !signal.aborted)
+        if (!signal.aborted)
           log[isExpected ? 'warn' : 'error'](
             { projection: name, err: error },
             'could not derive due blocks, retrying',
