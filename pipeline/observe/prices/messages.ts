@@ -42,13 +42,6 @@ export function unchangedMessage(
   };
 }
 
-export interface PriceTriggers {
-  /** Requested tokens, with the time of the newest request of each. */
-  readonly requested: ReadonlyMap<Felt, number>;
-  /** Tokens that a token list names. */
-  readonly listed: readonly Felt[];
-}
-
 /** Reads which tokens a batch of `tokens` lists; skips invalid messages. */
 export function listedTokens(
   { log }: Pick<Observer, 'log'>,

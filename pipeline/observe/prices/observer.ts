@@ -8,7 +8,7 @@ import type { PriceFeed } from './feed.ts';
 import type { GuardLimits } from './guard.ts';
 import { listedTokens } from './messages.ts';
 import { createPriceReader } from './reader.ts';
-import { OBSERVER, scheduleTokens } from './store.ts';
+import { OBSERVER, scheduleListed } from './store.ts';
 
 export type GuardConfig = Pick<Config, 'priceMaxAgeSeconds' | 'priceJumpFactor' | 'priceConfirmations'>;
 
@@ -56,10 +56,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
       const listed = isRequests ? [] : listedTokens(observer, batch);
       // A call of the feed may take long: meanwhile other processes can read these tokens.
       if (requests.length > 0) await retryWhileUnavailable(() => reader.schedule());
-      if (listed.length > 0)
-        await retryWhileUnavailable(() =>
-          scheduleTokens(pool, { requested: new Map(), listed }, windowMs, now()),
-        );
+      if (listed.length > 0) await retryWhileUnavailable(() => scheduleListed(pool, listed, now()));
       if (requests.length + listed.length > 0) loop.wake();
     });
   });

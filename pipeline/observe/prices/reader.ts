@@ -23,7 +23,7 @@ import {
   clearAlarmsOfUncommon,
   countRequested,
   priceStates,
-  scheduleTokens,
+  scheduleRequested,
   setCommonTokens,
   settleClaims,
 } from './store.ts';
@@ -170,7 +170,7 @@ function createRequests(
       const limit = feed.tokensPerCall - (await countRequested(pool, now()));
       return await storePending(pending, { limit, now: now() }, async (taken) => {
         const requested = new Map(taken.map(({ token, requestedAt }) => [token, requestedAt]));
-        return await scheduleTokens(pool, { requested, listed: [] }, windowMs, now());
+        return await scheduleRequested(pool, requested, windowMs, now());
       });
     },
   };

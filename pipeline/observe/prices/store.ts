@@ -7,7 +7,6 @@ import { felt } from '../../../schemas/messages/common.ts';
 import { storable } from '../../../schemas/text.ts';
 import { refusals, stateAfter } from './guard.ts';
 import type { GuardState, Verdict } from './guard.ts';
-import type { PriceTriggers } from './messages.ts';
 
 /** A due token, reserved for this process until `claimedUntil`. */
 export interface TokenClaim extends GuardState {
@@ -116,13 +115,14 @@ export async function setCommonTokens(
 
 /**
  * Makes requested tokens due, unless they were read within `windowMs` or are being read, so that concurrent requests
- * share one reading; makes listed tokens due if they have no price: a client may have requested them before the feed knew them.
+ * share one reading.
  *
+ * @param requested tokens, with the time of the newest request of each
  * @returns the requests that the last reading already answers
  */
-export async function scheduleTokens(
+export async function scheduleRequested(
   pool: Pool,
-  { requested, listed }: PriceTriggers,
+  requested: ReadonlyMap<Felt, number>,
   windowMs: number,
   now: number,
 ): Promise<readonly Answered[]> {
@@ -143,19 +143,23 @@ export async function scheduleTokens(
     await tx.query('UPDATE tds.price_watch SET asked_at = NULL WHERE token = ANY($1::text[])', [
       answered.map(({ token }) => token),
     ]);
-    await tx.query(
-      `INSERT INTO tds.price_watch AS stored (token, common, due_at)
-       SELECT token, false, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
-       ON CONFLICT (token) DO UPDATE SET due_at = excluded.due_at
-       WHERE stored.price IS NULL AND stored.due_at IS NULL`,
-      [listed, now],
-    );
     return answered.map(({ token, asked_at, read_at }) => ({
       token,
       requestedAt: asked_at,
       readAt: read_at ?? now,
     }));
   });
+}
+
+/** Makes tokens of a list due if they have no price: a client may have requested them before the feed knew them. */
+export async function scheduleListed(pool: Pool, listed: readonly Felt[], now: number): Promise<void> {
+  await pool.query(
+    `INSERT INTO tds.price_watch AS stored (token, common, due_at)
+     SELECT token, false, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
+     ON CONFLICT (token) DO UPDATE SET due_at = excluded.due_at
+     WHERE stored.price IS NULL AND stored.due_at IS NULL`,
+    [listed, now],
+  );
 }
 
 /** Counts requested tokens that are due, common ones left out. */

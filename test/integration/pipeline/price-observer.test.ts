@@ -13,7 +13,8 @@ import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
 import { runPriceObserver } from '../../../pipeline/observe/prices/observer.ts';
 import {
   claimTokens,
-  scheduleTokens,
+  scheduleListed,
+  scheduleRequested,
   setCommonTokens,
   settleClaims,
 } from '../../../pipeline/observe/prices/store.ts';
@@ -312,7 +313,7 @@ test('answers the request of one caller while a thousand of another wait', async
 test('reads a requested token while a full call of others waits for the backoff of another process', async () => {
   const waiting = Array.from({ length: adapter.tokensPerCall }, (_, i) => toFelt(0xbac0ffn + BigInt(i)));
   const requested = new Map(waiting.map((token) => [token, now]));
-  await scheduleTokens(pool, { requested, listed: [] }, 0, now);
+  await scheduleRequested(pool, requested, 0, now);
   const claims = await claimTokens(pool, waiting.length, now);
   const settlements = claims.map((claim) => ({ claim, verdict: null, dueAt: now + MINUTE }));
   await settleClaims(pool, settlements, now);
@@ -354,8 +355,7 @@ test('claims a due common token among a thousand requested ones, and the reverse
     (await claimTokens(pool, 40, now + 1)).map(({ token }) => token);
   const requested = tokens(0x1234n);
   const schedule = async (found: readonly Felt[], at: number): Promise<void> => {
-    const triggers = { requested: new Map(found.map((token) => [token, at])), listed: [] };
-    await scheduleTokens(pool, triggers, 0, at);
+    await scheduleRequested(pool, new Map(found.map((token) => [token, at])), 0, at);
   };
   await schedule(requested, now);
   await setCommonTokens(pool, [eth], now + 1, 60 * MINUTE);
@@ -590,7 +590,7 @@ test('stops reading a token that is no longer common, and clears its alarm', asy
 });
 
 test('reads a token periodically that became common during a reading of another process', async () => {
-  await scheduleTokens(pool, { requested: new Map(), listed: [eth] }, 0, now);
+  await scheduleListed(pool, [eth], now);
   const [claim] = await claimTokens(pool, 10, now);
   if (claim === undefined) throw new Error('the token is not due');
   await setCommonTokens(pool, [eth], now, 60 * MINUTE);
@@ -604,7 +604,7 @@ test('reads a token periodically that became common during a reading of another 
 
 test('reads a requested token once more when it is no longer common', async () => {
   await setCommonTokens(pool, [eth, usdc], now, 60 * MINUTE);
-  await scheduleTokens(pool, { requested: new Map([[eth, now]]), listed: [] }, 0, now);
+  await scheduleRequested(pool, new Map([[eth, now]]), 0, now);
   await setCommonTokens(pool, [], now, 60 * MINUTE);
   const claims = await claimTokens(pool, 10, now);
   expect(claims).toMatchObject([{ token: eth, common: false, requestedAt: now }]);
