@@ -19,13 +19,13 @@ export interface BucketDifference {
   readonly bucket: number;
   /** The bucket as a person reads it. */
   readonly where: string;
-  readonly ours: BucketSum;
-  readonly theirs: BucketSum;
+  readonly ours: Sum;
+  readonly theirs: Sum;
 }
-interface BucketSum {
-  readonly rows: number;
-  readonly checksum: string;
-}
+
+export const sumRow = z.object({ rows: z.coerce.number(), checksum: z.string() });
+export type Sum = z.infer<typeof sumRow>;
+export const isSameSum = (a: Sum, b: Sum): boolean => a.rows === b.rows && a.checksum === b.checksum;
 
 export interface TableComparison {
   /** Rows of `theirs`. */
@@ -61,7 +61,7 @@ interface Condition {
   readonly params: Params;
 }
 
-const NOTHING: BucketSum = { rows: 0, checksum: '0' };
+export const NO_ROWS: Sum = { rows: 0, checksum: '0' };
 
 interface Shape {
   readonly columns: readonly string[];
@@ -75,7 +75,7 @@ interface Shape {
 
 const columnRow = z.object({ name: z.string(), type: z.string(), isKey: z.coerce.boolean() });
 type Column = z.infer<typeof columnRow>;
-const bucketRow = z.object({ bucket: z.coerce.number(), rows: z.coerce.number(), checksum: z.string() });
+const bucketRow = sumRow.extend({ bucket: z.coerce.number() });
 const keyRow = z.object({ key: z.string(), height: z.number().nullable(), sides: z.coerce.number() });
 
 /** One thread, so that a comparison takes little from writers and readers. */
@@ -97,10 +97,10 @@ export async function compareTables(
     .map((bucket) => ({
       bucket,
       where: shape.nameOf(bucket),
-      ours: ours.get(bucket) ?? NOTHING,
-      theirs: theirs.get(bucket) ?? NOTHING,
+      ours: ours.get(bucket) ?? NO_ROWS,
+      theirs: theirs.get(bucket) ?? NO_ROWS,
     }))
-    .filter((one) => one.ours.rows !== one.theirs.rows || one.ours.checksum !== one.theirs.checksum)
+    .filter((one) => !isSameSum(one.ours, one.theirs))
     .toSorted((a, b) => a.bucket - b.bucket);
   return { rows: [...theirs.values()].reduce((sum, { rows }) => sum + rows, 0), differing };
 }
@@ -138,13 +138,13 @@ async function bucketSums(
   table: string,
   shape: Shape,
   limits: Limits,
-): Promise<Map<number, BucketSum>> {
+): Promise<Map<number, Sum>> {
   const { sql: condition, params } = within(shape, limits);
   const sql = `SELECT ${shape.bucket} AS bucket, count() AS rows,
       toString(sum(cityHash64(${shape.columns.join(', ')}))) AS checksum
     FROM ${table} FINAL ${prewhere(condition)} GROUP BY bucket`;
   const found = await clickhouse.rows({ name: 'compare.buckets', sql, row: bucketRow }, params, { settings });
-  return new Map(found.map(({ bucket, rows, checksum }) => [bucket, { rows, checksum }]));
+  return new Map(found.map(({ bucket, ...sum }) => [bucket, sum]));
 }
 
 /** The condition is on columns of the key, which all versions of a row share: it holds before versions are merged, too. */

@@ -131,13 +131,8 @@ export async function placeOfBlock(
 }
 
 const blockRow = z.object({ height: z.int(), hash: felt, timestamp: z.int() });
-
 /** An indexed block; its time is unix seconds. */
-export interface IndexedBlock {
-  readonly height: number;
-  readonly hash: Felt;
-  readonly timestamp: number;
-}
+export type IndexedBlock = z.infer<typeof blockRow>;
 
 const BLOCK = `${ascendingSql('block_desc')} AS height, ${feltSql('block_hash')} AS hash, timestamp`;
 
@@ -165,14 +160,11 @@ export interface NewestRun {
   readonly start: number;
 }
 
-const newestRunRow = z.object({
+const newestRunRow = blockRow.extend({
   n: count,
   lowest: z.int(),
   /** The lowest height that was read. */
   bottom: z.coerce.number(),
-  height: z.int(),
-  hash: felt,
-  timestamp: z.int(),
 });
 const wholeRow = z.object({ first: z.int(), last: z.int() });
 

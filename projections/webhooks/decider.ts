@@ -1,7 +1,7 @@
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from '../commands.ts';
 import type { Decision } from '../commands.ts';
-import type { Subscription, Webhook, WebhookRecord, WebhookRow } from './queries.ts';
+import type { Subscription, Webhook, WebhookRecord, WebhookRequest, WebhookRow } from './queries.ts';
 
 export type WebhookCommand = CommandOf<
   | 'webhook.create'
@@ -12,15 +12,6 @@ export type WebhookCommand = CommandOf<
   | 'delivery.retry'
   | 'webhook.disable'
 >;
-
-/** A request to the dispatcher. */
-interface WebhookRequest {
-  readonly command_offset: number;
-  readonly kind: 'test' | 'retry' | 'delete';
-  readonly webhook_id: number;
-  readonly delivery_id: string | null;
-  readonly issued_at: number;
-}
 
 export type WebhookChange =
   | { readonly type: 'webhook.added'; readonly webhook: WebhookRow }

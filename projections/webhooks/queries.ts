@@ -249,6 +249,7 @@ const requestRow = z.object({
   delivery_id: z.string().nullable(),
   issued_at: z.number(),
 });
+/** A request to the dispatcher. */
 export type WebhookRequest = z.infer<typeof requestRow>;
 
 /** Requests of users to the dispatcher, from a command on, in the order of the commands. */

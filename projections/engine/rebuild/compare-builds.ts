@@ -13,7 +13,7 @@ import type {
 } from '../../define.ts';
 import type { Build, StoredBuild } from '../builds.ts';
 import { ownerOf } from '../checkpoints.ts';
-import { compareTables, differingRows } from '../compare.ts';
+import { compareTables, differingRows, isSameSum } from '../compare.ts';
 import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
 import { createMessagesSince } from '../messages-since.ts';
 import { hasTable } from '../stored-tables.ts';
@@ -148,8 +148,7 @@ async function compareWithPasses(
     catchUp,
   );
   return compared.map(({ table, ours, theirs, isUnsettled }) => {
-    const isEqual = ours.rows === theirs.rows && ours.checksum === theirs.checksum;
-    const difference = isEqual ? [] : [{ bucket: 0, where: 'all rows', ours, theirs }];
+    const difference = isSameSum(ours, theirs) ? [] : [{ bucket: 0, where: 'all rows', ours, theirs }];
     return {
       projection: projection.name,
       table,

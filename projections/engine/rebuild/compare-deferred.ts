@@ -1,10 +1,10 @@
-import { z } from 'zod';
-
 import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import type { StoredCheckpoint } from '../../../infra/kafka/checkpoints.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { withNames } from '../../define.ts';
 import { ownerOf } from '../checkpoints.ts';
+import { NO_ROWS, isSameSum, sumRow } from '../compare.ts';
+import type { Sum } from '../compare.ts';
 import { isDue, namesOf } from '../deferred/derive.ts';
 import type { DeriveTarget } from '../deferred/derive.ts';
 import { derivePassAlone } from '../deferred/run.ts';
@@ -18,9 +18,6 @@ export interface DeferredComparison {
   /** Blocks were due in the served build, or not read by the shadow build, whenever they were compared. */
   readonly isUnsettled: boolean;
 }
-
-const sumRow = z.object({ rows: z.coerce.number(), checksum: z.string() });
-type Sum = z.infer<typeof sumRow>;
 
 /** The builds are compared until they are equal, up to this often. */
 const MAX_COMPARISONS = 20;
@@ -48,9 +45,7 @@ export async function compareDeferred(
     const read = await storedCheckpoints(deps.pool, ownerOf(shadow.build), topics.chainBlocks);
     const wasDue = await isDue(deps, served);
     const compared = await compareOnce(deps, served, shadow);
-    const areEqual = compared.every(
-      ({ ours, theirs }) => ours.rows === theirs.rows && ours.checksum === theirs.checksum,
-    );
+    const areEqual = compared.every(({ ours, theirs }) => isSameSum(ours, theirs));
     if (areEqual || comparisons === MAX_COMPARISONS) {
       const isUnsettled = !areEqual && (wasDue || (await isDue(deps, served)) || (await isPast(deps, read)));
       return compared.map((one) => ({ ...one, isUnsettled }));
@@ -86,7 +81,7 @@ async function compareOnce(
       const sql = `SELECT count() AS rows, toString(sum(cityHash64(*))) AS checksum FROM (${withNames(select, of)})`;
       const query = { name: 'compare.deferred', sql, row: sumRow };
       const [sum] = await deps.clickhouse.rows(query, {}, { settings: { max_threads: 1 } });
-      return sum ?? { rows: 0, checksum: '0' };
+      return sum ?? NO_ROWS;
     };
     comparisons.push({ table, ours: await sumOf(names.ours), theirs: await sumOf(names.theirs) });
   }

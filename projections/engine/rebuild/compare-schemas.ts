@@ -2,7 +2,8 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
-import type { TableComparison, RowDifference } from '../compare.ts';
+import { sumRow } from '../compare.ts';
+import type { RowDifference, Sum, TableComparison } from '../compare.ts';
 
 /** A PostgreSQL schema, and the connection that reads it. */
 interface Side {
@@ -14,8 +15,7 @@ interface Side {
 const BUCKETS = 4096;
 
 const tableRow = z.object({ name: z.string(), columns: z.array(z.string()), key: z.array(z.string()) });
-const bucketRow = z.object({ bucket: z.number(), rows: z.number(), checksum: z.string() });
-type Sum = Omit<z.infer<typeof bucketRow>, 'bucket'>;
+const bucketRow = sumRow.extend({ bucket: z.number() });
 const keyRow = z.object({ key: z.string(), hash: z.string() });
 
 /**
