@@ -1,3 +1,4 @@
+import { chunksOf } from '../../infra/chunks.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { createYielding } from '../../infra/yielding.ts';
 import { busyAccounts } from '../../projections/transfer-counts/queries.ts';
@@ -188,8 +189,4 @@ function readByAccounts({ clickhouse, tables }: TraceDeps, { token, upTo, hasLeg
       await tracedOfBusyAccount(clickhouse, tables, search, onTransfers);
     }
   };
-}
-
-function* chunksOf<T>(items: readonly T[], size: number): Generator<T[]> {
-  for (let at = 0; at < items.length; at += size) yield items.slice(at, at + size);
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { chunksOf } from '../../infra/chunks.ts';
 import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
@@ -7,7 +8,6 @@ import { felt } from '../../schemas/messages/common.ts';
 import type { ServedTables } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
-import { distinctChunks } from '../distinct-chunks.ts';
 import { MAX_UINT32, descending, uint32 } from '../descending.ts';
 import { feltSql } from '../sql-terms.ts';
 
@@ -154,7 +154,7 @@ export async function movedWithin(
     ...Map.groupBy(asked.entries(), ([, { after, upTo }]) => `${after} ${upTo}`).values(),
   ].flat();
   const moved = asked.map((): Moved => ({ delta: 0n, legs: 0 }));
-  for (const some of distinctChunks(bySpan, ([i]) => String(i), PAIRS)) {
+  for (const some of chunksOf(bySpan, PAIRS)) {
     const found = await movedOfSome(
       clickhouse,
       tables,

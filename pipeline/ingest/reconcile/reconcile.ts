@@ -1,3 +1,4 @@
+import { chunksOf } from '../../../infra/chunks.ts';
 import { REVERT_PAGE, combinations, publishAccepted, publishReverted } from '../publish.ts';
 import type { Chunk, IngestDeps, Lease, RecordedHeader } from '../ports.ts';
 import { chainAbove, compareWithLog } from './compare.ts';
@@ -48,7 +49,7 @@ async function reconcileLive(
     { chunk: chunk.name, adopted: adopt.length, reverted: revert.length, fork },
     'the log has blocks or reverts that PostgreSQL has lost',
   );
-  for (const page of pages(adopt)) {
+  for (const page of chunksOf(adopt, REVERT_PAGE)) {
     const blocks = await deps.blockLog.blocksAt(page, lease.signal);
     await store.record(
       lease,
@@ -82,7 +83,7 @@ async function reconcileBackfill(
     'the log has blocks that PostgreSQL has lost',
   );
   await revertVersions(deps, lease, others);
-  for (const page of pages(chain)) {
+  for (const page of chunksOf(chain, REVERT_PAGE)) {
     const blocks = await blockLog.blocksAt(page, lease.signal);
     const [first, last] = [blocks[0]?.block, blocks.at(-1)?.block];
     if (first === undefined || last === undefined) continue;
@@ -102,7 +103,7 @@ export async function revertVersions(
   lease: Lease,
   versions: readonly LoggedVersion[],
 ): Promise<void> {
-  for (const page of pages(versions.toReversed())) {
+  for (const page of chunksOf(versions.toReversed(), REVERT_PAGE)) {
     for (const { block, contracts } of await deps.blockLog.blocksAt(page, lease.signal)) {
       const seq = await lease.seq.forRevert();
       await publishReverted(deps, lease, [{ body: block, maps: [contracts] }], seq);
@@ -120,17 +121,11 @@ async function recordedKeys(
   const logged = new Set(versions.map(({ height }) => height));
   const heights = headers.map(({ height }) => height).filter((height) => logged.has(height));
   const keys = new Set<string>();
-  for (const page of pages(heights)) {
+  for (const page of chunksOf(heights, REVERT_PAGE)) {
     const [low, high] = [page[0] ?? 0, page.at(-1) ?? -1];
     for (const { body, maps, rereads = [] } of await store.recordedBlocks(lease.name, low, high)) {
       for (const version of combinations([body, ...rereads], maps)) keys.add(versionKey(version));
     }
   }
   return keys;
-}
-
-function pages<T>(items: readonly T[]): T[][] {
-  return Array.from({ length: Math.ceil(items.length / REVERT_PAGE) }, (_, page) =>
-    items.slice(page * REVERT_PAGE, (page + 1) * REVERT_PAGE),
-  );
 }
