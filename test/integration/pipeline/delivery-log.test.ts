@@ -1,13 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { createPool, sqlRows } from '../../../infra/postgres/client.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { countDeliveries, listDeliveries } from '../../../pipeline/dispatch/queries.ts';
 import type { Delivery, DeliveryFilters } from '../../../pipeline/dispatch/queries.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 
 /** The delivery log of a webhook with very many deliveries, of which few have some events and statuses. */
 
@@ -19,14 +17,11 @@ const MAX_BUFFERS = 1000;
 
 type Filtered = Pick<Delivery, 'id' | 'event' | 'status'>;
 
-let own: Isolated;
 let pool: Pool;
 /** Newest first, ids in order where the times are equal. */
 let log: Filtered[] = [];
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
+  pool = await isolatedPool();
   // Two of each time, of two webhooks.
   await pool.query(
     `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, status, body, created_at)
@@ -46,10 +41,7 @@ beforeAll(async () => {
   );
   log = all.toSorted((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1));
 });
-afterAll(async () => {
-  await pool?.end();
-  await own?.drop();
-});
+afterAll(() => pool?.end());
 
 /** Runs statements, and counts the buffers that each touches. */
 function counting(): { readonly db: Sql; readonly buffers: () => number } {

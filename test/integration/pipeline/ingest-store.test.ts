@@ -2,32 +2,24 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { sleep } from '../../../infra/lifecycle.ts';
 import { createAlarms } from '../../../infra/health/alarms.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { repairsLeft } from '../../../infra/health/service-health.ts';
 import { createCommitmentStore } from '../../../pipeline/ingest/store/commitments.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
 import { makeBlock } from '../../support/chain-messages.ts';
-import { isolated } from '../../support/isolation.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 
-let own: Awaited<ReturnType<typeof isolated>>;
 let pool: Pool;
 let store: IngestStore;
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test-ingest-store', max: 4 });
-  await migrate(pool);
+  pool = await isolatedPool();
   store = createIngestStore(pool);
   await store.createChunks([{ name: 'live', start: 0, end: null, finalHash: null }]);
 });
-afterAll(async () => {
-  await pool.end();
-  await own.drop();
-});
+afterAll(() => pool.end());
 
 const ofAll = { start: 0, end: null };
 

@@ -8,9 +8,7 @@ import type { Fault } from '../../support/starknet/faults.ts';
 import { createSimulatedNode } from '../../support/starknet/node.ts';
 import type { SimulatedNode } from '../../support/starknet/node.ts';
 import { tokens } from '../../../infra/embedded/starknet/tokens.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import type { ClassifyingNode } from '../../../pipeline/ingest/contracts/classify.ts';
 import {
   STANDARDS_TTL_MS,
@@ -22,8 +20,7 @@ import { createNode } from '../../../pipeline/node/node.ts';
 import type { BlockPoint, Node } from '../../../pipeline/node/types.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import { toFelt } from '../../../schemas/felt.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 
 const log = pino({ level: 'silent' });
 const all = tokens.map(({ address }) => toFelt(address));
@@ -32,16 +29,13 @@ const meant = new Map<string, string>(truth);
 /** Below the head, so that `latest` is a different state. */
 const HEIGHT = 100;
 
-let own: Isolated;
 let pool: Pool;
 let simulated: SimulatedNode;
 let node: Node;
 let at: BlockPoint;
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
+  pool = await isolatedPool();
   simulated = await createSimulatedNode({ manual: true, initialHead: 120 });
   node = createNode({
     url: simulated.url,
@@ -57,7 +51,6 @@ afterAll(async () => {
   await node.close();
   await simulated.close();
   await pool.end();
-  await own.drop();
 });
 beforeEach(() => pool.query('TRUNCATE tds.contract_standards, tds.alarms'));
 afterEach(() => simulated.faults.clear());

@@ -1,16 +1,13 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 
-import { createPool, isTableMissing, prepared } from '../../../infra/postgres/client.ts';
+import { isTableMissing, prepared } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 
-let own: Isolated;
 let pool: Pool;
 let client: PoolClient;
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  pool = await isolatedPool();
   client = await pool.connect();
   await client.query(
     'CREATE SCHEMA prepared; CREATE TABLE prepared.rows (id integer PRIMARY KEY, name text)',
@@ -19,7 +16,6 @@ beforeAll(async () => {
 afterAll(async () => {
   client.release();
   await pool.end();
-  await own.drop();
 });
 
 const insert = async (id: number, name: string): Promise<void> =>

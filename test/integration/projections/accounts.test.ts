@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 
-import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { accounts } from '../../../projections/accounts/projector.ts';
 import {
@@ -16,8 +16,7 @@ import { findOutcomes } from '../../../projections/outcomes/queries.ts';
 import type { CommandOutcome } from '../../../schemas/command-outcome.ts';
 import { commandsMessage } from '../../../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../../../schemas/messages/commands.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 
 /** Commands folded into real tables. */
 
@@ -26,19 +25,14 @@ const NOON = Date.UTC(2026, 0, 1, 12);
 const password_hash = '$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA';
 const sha = (digit: string): string => digit.repeat(64);
 
-let own: Isolated;
 let pool: Pool;
 let schema: string;
 let schemas = 0;
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  pool = await isolatedPool();
 });
-afterAll(async () => {
-  await pool.end();
-  await own.drop();
-});
+afterAll(() => pool.end());
 
 async function newSchema(): Promise<string> {
   const name = `accounts_${(schemas += 1)}`;

@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 
-import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { chainReads } from '../../../projections/balances/queries.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
@@ -14,12 +13,10 @@ import { unmovedBalances } from '../../../projections/unmoved-balances/projector
 import { toFelt } from '../../../schemas/felt.ts';
 import { balancesMessage } from '../../../schemas/messages/balances.ts';
 import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 
 /** What is kept of balances that were read from the chain. */
 
-let own: Isolated;
 let pool: Pool;
 let served: ServedBuilds;
 let next = 1;
@@ -27,17 +24,12 @@ let account = toFelt(1n);
 const token = toFelt(0xc01n);
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
+  pool = await isolatedPool();
   await openBuild(pool, null, balances);
   await openBuild(pool, null, unmovedBalances);
   served = await servedBuilds(pool);
 });
-afterAll(async () => {
-  await pool.end();
-  await own.drop();
-});
+afterAll(() => pool.end());
 beforeEach(() => {
   account = toFelt(BigInt((next += 1)));
 });

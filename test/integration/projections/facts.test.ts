@@ -2,9 +2,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { createCheckpoints } from '../../../infra/kafka/checkpoints.ts';
-import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { chainStatus } from '../../../projections/chain-status/projector.ts';
@@ -26,26 +25,19 @@ import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { ChainStatusMessage } from '../../../schemas/messages/chain-status.ts';
 import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 
-let own: Isolated;
 let pool: Pool;
 const schemas = new Map<string, string>();
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
+  pool = await isolatedPool();
   for (const projection of [tokens, chainStatus, quarantine]) {
     await openBuild(pool, null, projection);
     schemas.set(projection.name, (await servedBuilds(pool)).schema(projection.name));
   }
 });
-afterAll(async () => {
-  await pool.end();
-  await own.drop();
-});
+afterAll(() => pool.end());
 
 const schemaOf = ({ name }: { name: string }): string => schemas.get(name) ?? '';
 
