@@ -4,6 +4,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { domainsChangedAfter } from '../../projections/catalogue/queries.ts';
 import type { ChangePosition, ChangedDomain } from '../../projections/catalogue/queries.ts';
 import type { DomainChangesAnswer } from '../../schemas/api/domains.ts';
+import { refuse } from '../http/params.ts';
 import { presentDomain } from './present.ts';
 
 /** A client's cursor in the changes. */
@@ -24,8 +25,7 @@ export function since() {
     .transform((text, context): ChangeFeedCursor => {
       const [completeUpTo, changed = 0, id = 0] = (CURSOR_FORMAT.exec(text) ?? []).slice(1).map(Number);
       if (completeUpTo !== undefined) return { after: { changed, id }, completeUpTo };
-      context.addIssue({ code: 'custom', message: 'Send `next_since` of a previous answer, or omit it.' });
-      return z.NEVER;
+      return refuse(context, 'Send `next_since` of a previous answer, or omit it.');
     })
     .meta({
       description: '`next_since` of the previous answer; absent: from the beginning',

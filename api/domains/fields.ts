@@ -4,7 +4,7 @@ import { normalDomain } from '../../infra/domains.ts';
 import { linkOrNone } from '../../schemas/catalogue.ts';
 import { hasWhitespaceOrControl } from '../../schemas/text.ts';
 import { textField } from '../http/fields.ts';
-import { integer } from '../http/params.ts';
+import { integer, refuse } from '../http/params.ts';
 
 /** Parsers of domain parameters and bodies. */
 
@@ -16,12 +16,10 @@ export function host() {
   return z
     .string()
     .max(HOST_CHARACTERS)
-    .transform((text, context): string => {
-      const domain = normalDomain(text);
-      if (domain !== null) return domain;
-      context.addIssue({ code: 'custom', message: 'Enter a valid host, such as app.example.org.' });
-      return z.NEVER;
-    })
+    .transform(
+      (text, context): string =>
+        normalDomain(text) ?? refuse(context, 'Enter a valid host, such as app.example.org.'),
+    )
     .meta({
       description: 'A host in any spelling, or a link to it',
       override: { type: 'string', maxLength: HOST_CHARACTERS },

@@ -10,7 +10,8 @@ import { INTERVALS } from './intervals.ts';
  * empty parameter counts as absent; of duplicates the last counts.
  */
 
-const refuse = (context: z.core.$RefinementCtx, message: string): never => {
+/** Fails a transform with this message. */
+export const refuse = (context: z.core.$RefinementCtx, message: string): never => {
   context.addIssue({ code: 'custom', message });
   return z.NEVER;
 };

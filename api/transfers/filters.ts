@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { FeltFilter, TransferOrder } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { AsOf } from '../http/as-of.ts';
-import { address, hash, limit, page, timestamp } from '../http/params.ts';
+import { address, hash, limit, page, refuse, timestamp } from '../http/params.ts';
 import { invalidInput } from '../http/errors.ts';
 
 /** Parameters of which at least one is required. Height and time bounds only narrow these. */
@@ -28,13 +28,10 @@ export function height(description: string) {
     .transform((text, context): number => {
       if (/^\s*\+?[0-9]{1,1000}\s*$/.test(text)) return Number(text);
       const isNegative = /^\s*-[0-9]{1,1000}\s*$/.test(text);
-      context.addIssue({
-        code: 'custom',
-        message: isNegative
-          ? 'Ensure this value is greater than or equal to 0.'
-          : 'A valid integer is required.',
-      });
-      return z.NEVER;
+      return refuse(
+        context,
+        isNegative ? 'Ensure this value is greater than or equal to 0.' : 'A valid integer is required.',
+      );
     })
     .meta({ description, override: { type: 'integer', minimum: 0 } });
 }
@@ -44,8 +41,7 @@ const order = z
   .transform((text, context): TransferOrder => {
     const word = text.trim().toLowerCase();
     if (word === 'desc' || word === 'asc') return word;
-    context.addIssue({ code: 'custom', message: `"${text.slice(0, 100)}" is not a valid choice.` });
-    return z.NEVER;
+    return refuse(context, `"${text.slice(0, 100)}" is not a valid choice.`);
   })
   .meta({
     description: '`desc`, newest first (the default), or `asc`',

@@ -6,7 +6,7 @@ import { MAX_SUBSCRIPTIONS, webhookStatus } from '../../schemas/messages/command
 import { price } from '../../schemas/messages/prices.ts';
 import { WEBHOOK_EVENTS } from '../../schemas/webhooks/events.ts';
 import { integerField, textField } from '../http/fields.ts';
-import { integer } from '../http/params.ts';
+import { integer, refuse } from '../http/params.ts';
 
 /** Parsers of a webhook's fields. */
 
@@ -42,12 +42,11 @@ const events = z
 
 const addressOrAny = z
   .string()
-  .transform((text, context): Felt | '' => {
-    const felt = text === '' ? '' : parseFelt(text);
-    if (felt !== null) return felt;
-    context.addIssue({ code: 'custom', message: 'Enter a valid address (0x and up to 64 hex digits).' });
-    return z.NEVER;
-  })
+  .transform(
+    (text, context): Felt | '' =>
+      (text === '' ? '' : parseFelt(text)) ??
+      refuse(context, 'Enter a valid address (0x and up to 64 hex digits).'),
+  )
   .meta({
     description: 'Address in any 0x form; empty: any',
     override: { type: 'string', pattern: '^(0[xX][0-9a-fA-F]{1,64})?$' },

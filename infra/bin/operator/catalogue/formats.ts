@@ -5,7 +5,7 @@ import { CATALOGUE_KINDS, NATURAL_KEYS, catalogueRecord } from '../../../../sche
 import type { CatalogueKind, CatalogueRecord } from '../../../../schemas/catalogue.ts';
 import { parseFelt } from '../../../../schemas/felt.ts';
 import { hasWhitespaceOrControl, isStorable } from '../../../../schemas/text.ts';
-import { parseTimestamp } from '../../../../api/http/params.ts';
+import { parseTimestamp, refuse } from '../../../../api/http/params.ts';
 
 /**
  * Schemas of the records in an operator's file: the API's field names, times in ISO 8601, addresses and hosts in any
@@ -20,12 +20,7 @@ export const isFileKind = (text: string): text is FileKind => FILE_KINDS.some((k
 
 /** A field parsed from text. */
 const read = <T>(of: (text: string) => T | null, message: string) =>
-  z.string().transform((text, context): T => {
-    const value = of(text);
-    if (value !== null) return value;
-    context.addIssue({ code: 'custom', message });
-    return z.NEVER;
-  });
+  z.string().transform((text, context): T => of(text) ?? refuse(context, message));
 
 const time = read(
   (text) => parseTimestamp(text)?.getTime() ?? null,
