@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 
 import type { RouterMiddleware } from '@koa/router';
 import type { Context } from 'koa';
@@ -171,7 +172,7 @@ async function send(
   if (route.hasCsv && status === 200 && query['format'] === 'csv') {
     context.set(csvHeaders(body));
     context.type = 'text/csv';
-    context.body = Buffer.from(await textOf(csvParts(route, body)));
+    context.body = Buffer.from(await text(csvParts(route, body)));
     return null;
   }
   context.type = 'json';
@@ -180,15 +181,9 @@ async function send(
     context.body = Readable.from(parts, { objectMode: false, highWaterMark: PART_CHARS });
     return null;
   }
-  const json = Buffer.from(await textOf(parts));
+  const json = Buffer.from(await text(parts));
   context.body = json;
   return json;
-}
-
-async function textOf(parts: AsyncIterable<string>): Promise<string> {
-  let text = '';
-  for await (const part of parts) text += part;
-  return text;
 }
 
 function stream(

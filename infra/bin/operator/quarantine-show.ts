@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { isoOrNull } from '../../../api/http/times.ts';
 import { parseMessage } from '../../../projections/streams.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
 import { layouts, selectors } from '../../../schemas/decode/layouts.ts';
@@ -75,7 +76,7 @@ export async function showQuarantined(
   const isEvent = item.kind === 'event';
   return {
     item,
-    resolved_at: time(item.entry?.resolved_at ?? null),
+    resolved_at: isoOrNull(item.entry?.resolved_at ?? null),
     event: isEvent ? await showEvent(pool, item) : null,
     message: isEvent ? null : await showMessage(kafka, item),
   };
@@ -169,7 +170,7 @@ async function showMessage(
   return {
     ...place,
     key: inLog?.key ?? null,
-    written_at: time(inLog?.timestamp ?? null),
+    written_at: isoOrNull(inLog?.timestamp ?? null),
     bytes: inLog === null ? null : value.length,
     readable_now: parsed === null ? null : !('reason' in parsed),
     ...outline(value.toString('utf8')),
@@ -205,8 +206,4 @@ function outline(text: string): Record<string, unknown> {
     about: { type: data?.type, seq: data?.seq, height: data?.block?.height, hash: data?.block?.hash },
     text: text.slice(0, SHOWN_CHARACTERS),
   };
-}
-
-function time(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString();
 }

@@ -1,3 +1,4 @@
+import { chainName } from '../../../pipeline/node/chain-id.ts';
 import { nftStates } from '../../../pipeline/observe/nft/store.ts';
 import { priceStates } from '../../../pipeline/observe/prices/store.ts';
 import type { PriceState } from '../../../pipeline/observe/prices/store.ts';
@@ -32,7 +33,7 @@ export function renderStatus(status: ServiceStatus): string {
   const { prices, nfts, redis } = status;
   const age = headAgeSeconds(status, Date.now());
   const lines = [
-    `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
+    `chain        ${chain.chain_id === null ? 'not seen yet' : chainName(chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
     }${chain.has_header_counts === false ? ', headers without counts' : ''}${
       chain.has_l1_tag === false ? ', no l1_accepted tag' : ''
@@ -87,10 +88,4 @@ function describePrices(states: readonly PriceState[]): string {
   const newest = Math.max(0, ...states.map(({ published_at }) => published_at ?? 0));
   const counts = states.map(({ refusal, tokens }) => `${tokens} ${refusal ?? 'accepted'}`).join(', ');
   return `${counts}${newest === 0 ? '' : `; last published ${new Date(newest).toISOString()}`}`;
-}
-
-/** A chain id is a short string, such as SN_MAIN; null where it is not printable. */
-function decodeChainId(felt: string): string | null {
-  const text = Buffer.from(felt.slice(2), 'hex').toString('latin1').replaceAll('\0', '');
-  return /^[\x20-\x7e]+$/.test(text) ? text : null;
 }
