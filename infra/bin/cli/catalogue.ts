@@ -8,7 +8,7 @@ import type { Command } from 'commander';
 import { exportCsv, exportJson } from '../operator/catalogue/export.ts';
 import { FILE_KINDS } from '../operator/catalogue/formats.ts';
 import type { FileKind } from '../operator/catalogue/formats.ts';
-import { importFile, previewFile } from '../operator/catalogue/import.ts';
+import { importFile } from '../operator/catalogue/import.ts';
 import type { ImportFile, ImportOutcome, ImportProgress } from '../operator/catalogue/import.ts';
 import { csvReader, readJson } from '../operator/catalogue/read-file.ts';
 import { acceptTokenList } from '../../../pipeline/observe/token-list.ts';
@@ -59,9 +59,11 @@ function importCommand(catalogue: Command, log: Logger, say: (line: string) => v
         quiet: options.json,
         afterMs: 1000,
       });
-      const work = options.dryRun ? previewFile : importFile;
       const outcome = await asOperator(commandConfig(process.env), log, (deps) =>
-        work({ ...deps, now: Date.now }, file, progress.show),
+        importFile({ ...deps, now: Date.now }, file, {
+          isDryRun: options.dryRun,
+          onProgress: progress.show,
+        }),
       ).finally(() => progress.end());
       if (options.json) say(JSON.stringify(asJson(outcome, options.dryRun), null, 2));
       else if (outcome.isGood) for (const line of sentences(outcome, options.dryRun)) say(line);

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exportCsv, exportJson } from '../../../infra/bin/operator/catalogue/export.ts';
 import { FILE_KINDS } from '../../../infra/bin/operator/catalogue/formats.ts';
 import type { FileKind } from '../../../infra/bin/operator/catalogue/formats.ts';
-import { importFile, previewFile } from '../../../infra/bin/operator/catalogue/import.ts';
+import { importFile } from '../../../infra/bin/operator/catalogue/import.ts';
 import type { ImportDeps, ImportFile, ImportOutcome } from '../../../infra/bin/operator/catalogue/import.ts';
 import { csvReader, readJson } from '../../../infra/bin/operator/catalogue/read-file.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
@@ -74,7 +74,7 @@ const withRecords = async <T>(records: Records, work: (file: ImportFile) => Prom
 const take = async (records: Records): Promise<ImportOutcome> =>
   await withRecords(records, (file) => importFile(deps, file));
 const preview = async (records: Records): Promise<ImportOutcome> =>
-  await withRecords(records, (file) => previewFile(deps, file));
+  await withRecords(records, (file) => importFile(deps, file, { isDryRun: true }));
 const counts = (created: number, changed: number, unchanged: number) => ({ created, changed, unchanged });
 const listed = (count: number, more: object = {}) =>
   Array.from({ length: count }, (_, at) => ({ domain: `d${at}.example`, status: 'blacklisted', ...more }));
@@ -361,7 +361,9 @@ describe('an export', () => {
           const all = before[kind]?.length ?? 0;
           if (all > 0) expect(outcome.counts[kind], kind).toEqual(counts(0, 0, all));
           const csv = (await allOf(exportCsv(out, kind))).join('');
-          const again = await withFile(csv, (path) => previewFile(deps, { path, read: csvReader(kind) }));
+          const again = await withFile(csv, (path) =>
+            importFile(deps, { path, read: csvReader(kind) }, { isDryRun: true }),
+          );
           expect(again, csv).toEqual({
             isGood: true,
             counts: all === 0 ? {} : { [kind]: counts(0, 0, all) },

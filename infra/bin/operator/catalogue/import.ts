@@ -58,39 +58,21 @@ const APPLY_TIMEOUT_MS = 1_800_000;
 /**
  * Imports an operator's file atomically: validates all of it, publishes it in parts, and then one command applies all parts.
  * Nothing changes if the process dies before that command. Tokens, which have a topic of their own, follow. Importing the
- * same file again changes nothing.
+ * same file again changes nothing. A dry run only reads what would change.
  */
 export async function importFile(
   deps: ImportDeps,
   file: ImportFile,
-  onProgress: OnProgress = () => {},
-): Promise<ImportOutcome> {
-  return await runImport(deps, file, onProgress, true);
-}
-
-/** What `importFile` would change; read-only. */
-export async function previewFile(
-  deps: ImportDeps,
-  file: ImportFile,
-  onProgress: OnProgress = () => {},
-): Promise<ImportOutcome> {
-  return await runImport(deps, file, onProgress, false);
-}
-
-async function runImport(
-  deps: ImportDeps,
-  file: ImportFile,
-  onProgress: OnProgress,
-  isWritten: boolean,
+  { isDryRun = false, onProgress = () => {} }: { isDryRun?: boolean; onProgress?: OnProgress } = {},
 ): Promise<ImportOutcome> {
   const checked = await checkFile(deps, file, onProgress);
   if ('isGood' in checked) return checked;
   const { total, hasTokens } = checked;
-  const count = isWritten ? applyRecords : compareWithStored;
+  const count = isDryRun ? compareWithStored : applyRecords;
   const counts = await count(deps, file, (phase, read) => onProgress({ phase, read, total }));
   if (!hasTokens) return { isGood: true, counts };
   onProgress({ phase: 'tokens', read: total, total });
-  const tokens = await listTokens(deps, recordsAgain(file), isWritten);
+  const tokens = await listTokens(deps, recordsAgain(file), isDryRun);
   return { isGood: true, counts: { ...counts, ...tokens } };
 }
 
@@ -253,7 +235,7 @@ async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncIterab
 async function listTokens(
   deps: ImportDeps,
   records: AsyncIterable<Checked>,
-  isWritten: boolean,
+  isDryRun: boolean,
 ): Promise<ImportCounts> {
   const counts: ImportCounts = {};
   for await (const batch of inBatches(tokensOf(records), TOKENS_AT_ONCE)) {
@@ -262,7 +244,7 @@ async function listTokens(
     const created = batch.filter(({ address }) => !known.has(address)).length;
     const changed = news.length - created;
     addCounts(counts, 'tokens', { created, changed, unchanged: batch.length - news.length });
-    if (isWritten && news.length > 0) await publishTokens(deps, news);
+    if (!isDryRun && news.length > 0) await publishTokens(deps, news);
   }
   return counts;
 }
