@@ -93,8 +93,8 @@ describe.skipIf(whySkipped !== '')(`${whySkipped}recorded blocks`, () => {
     const wanted = expected(blocks[height]!.block);
     expect(wanted).toHaveLength(count);
     await eventually(async () => {
-      const { count: told, rows } = await allTransfers(service, `block=${height}`);
-      expect(told).toBe(count);
+      const { count: servedCount, rows } = await allTransfers(service, `block=${height}`);
+      expect(servedCount).toBe(count);
       const served = rows
         .toReversed()
         .map((row) =>

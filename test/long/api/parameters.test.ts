@@ -86,7 +86,7 @@ async function forEach<T>(items: readonly T[], work: (item: T) => Promise<void>)
 }
 
 /** An answer without what changes from one call to the next. */
-const told = ({ status, json }: Answer): unknown => ({
+const comparable = ({ status, json }: Answer): unknown => ({
   status,
   json: { ...json, request_id: null, checked_at: null, expires_at: null },
 });
@@ -161,9 +161,9 @@ describe('a parameter of a URL', () => {
   it('means the same in every spelling', async () => {
     await everyParameter(async (operation, parameter, { same }) => {
       const value = valueOf(operation.path, parameter.name);
-      const expected = told(await ask(operation, urlWith(operation, parameter, [value])));
+      const expected = comparable(await ask(operation, urlWith(operation, parameter, [value])));
       await forEach(same(value), async (sent) => {
-        const found = told(await ask(operation, urlWith(operation, parameter, [sent])));
+        const found = comparable(await ask(operation, urlWith(operation, parameter, [sent])));
         const isPage = typeof found === 'object' && JSON.stringify(found).includes('"links"');
         const what = name(operation, parameter, JSON.stringify(sent));
         // Links of a page repeat the query as it was sent.

@@ -29,7 +29,7 @@ import type { Truth } from '../../support/truth.ts';
 
 /**
  * `kill -9` of dispatchers at random, while the chain grows and forks and receivers fail in every way. In the end each
- * webhook was told what the chain in force says, nothing that no block ever said, and nothing under two ids.
+ * webhook was sent what the chain in force says, nothing that no block ever said, and nothing under two ids.
  * `WEBHOOK_KILLS` is how many, `FAULT_SEED` which; the seed decides events, not the moments.
  */
 const kills = Number(process.env['WEBHOOK_KILLS'] ?? 6);
@@ -54,13 +54,13 @@ interface Hook {
 type TransferBody = Extract<WebhookBody, { event: 'transfer.created' | 'transfer.reverted' }>;
 type TransferData = TransferBody['data'];
 
-/** What a transfer is in whatever block (decisions 75 and 101); and all that is said of it, in this one. */
-interface Told {
+/** What a transfer is in whatever block (decisions 75 and 101); and all that is sent of it, in this one. */
+interface Sent {
   readonly what: string;
   readonly whole: string;
 }
 
-const toldTruth = (row: Truth, timestamp: unknown): Told => {
+const sentTruth = (row: Truth, timestamp: unknown): Sent => {
   const amount = row.standard === 'erc721' ? 1n : row.amount;
   const what = [
     hex(BigInt(row.txHash)),
@@ -76,7 +76,7 @@ const toldTruth = (row: Truth, timestamp: unknown): Told => {
     whole: [...what, ...place, row.standard, row.fee, hex(row.feeToken)].join(' '),
   };
 };
-const toldBody = (data: TransferData): string =>
+const sentBody = (data: TransferData): string =>
   `${data.txhash} ${data.token_address} ${data.from_address} ${data.to_address} ${data.value} ${data.nft_token_id} ` +
   `${data.block} ${data.event_index} ${data.timestamp} ${data.event_type} ${data.fee} ${data.fee_unit}`;
 
@@ -85,7 +85,7 @@ const meets = ({ token, address, above }: Hook, row: Truth): boolean =>
   (token === '' || token === hex(row.token)) &&
   (address === '' || address === hex(row.from) || address === hex(row.to));
 
-/** All that any block ever held: how it is told, and which transfer that is. */
+/** All that any block ever held: how it is sent, and which transfer that is. */
 function createMemory(node: FaultWorld['node']): {
   readonly ever: ReadonlyMap<string, string>;
   highest(): number;
@@ -104,7 +104,7 @@ function createMemory(node: FaultWorld['node']): {
         if (block === null || seen.has(block.hash)) continue;
         seen.add(block.hash);
         for (const row of node.transfersAt(height)) {
-          const { what, whole } = toldTruth(row, block.header['timestamp']);
+          const { what, whole } = sentTruth(row, block.header['timestamp']);
           ever.set(whole, what);
         }
       }
@@ -233,7 +233,7 @@ function differencesOf(
 ): string[] {
   const found: string[] = [];
   for (const { hook, id, data } of received)
-    if (!ever.has(toldBody(data))) found.push(`no block ever held what ${id} told hook ${hook}`);
+    if (!ever.has(sentBody(data))) found.push(`no block ever held what ${id} sent to hook ${hook}`);
   for (const [id, same] of Map.groupBy(received, (one) => one.id))
     if (new Set(same.map(({ hook, body }) => `${hook} ${body}`)).size > 1)
       found.push(`${id} is not one delivery`);
@@ -241,10 +241,10 @@ function differencesOf(
     const inForce = new Set<string>();
     for (let height = hook.above + 1; height <= node.ledger.head(); height += 1)
       for (const row of node.transfersAt(height))
-        if (meets(hook, row)) inForce.add(toldTruth(row, null).what);
+        if (meets(hook, row)) inForce.add(sentTruth(row, null).what);
     const ids = (event: TransferBody['event']): Map<string, Set<string>> => {
-      const told = received.filter((one) => one.hook === index && one.event === event);
-      const whats = Map.groupBy(told, ({ data }) => ever.get(toldBody(data)) ?? '');
+      const ofHook = received.filter((one) => one.hook === index && one.event === event);
+      const whats = Map.groupBy(ofHook, ({ data }) => ever.get(sentBody(data)) ?? '');
       return new Map([...whats].map(([what, same]) => [what, new Set(same.map(({ id }) => id))]));
     };
     const created = ids('transfer.created');
@@ -335,7 +335,7 @@ test(
       const { rows: made } = await world.pool.query('SELECT 1 FROM tds.webhook_deliveries');
       expect(made.length, 'made by those that died').toBeGreaterThan(0);
 
-      // What is gone is told of ten blocks on.
+      // What is gone is sent as reverted ten blocks on.
       node.control({ command: 'advance', blocks: memory.highest() + 12 - node.ledger.head() });
       memory.look();
       await world.start('dispatch', settings);

@@ -71,8 +71,8 @@ async function expectSentence(
   );
   const logged = [...stdout.matchAll(/^\{"level":60,.*"msg":"(.*)"\}$/gm)].map(([, message]) => message);
   // A command logs to stderr, before its error.
-  const said = logged.length > 0 ? logged : stderr.trim().split('\n').slice(-1);
-  expect(said, stdout + stderr).toEqual([expect.stringMatching(sentence)]);
+  const errors = logged.length > 0 ? logged : stderr.trim().split('\n').slice(-1);
+  expect(errors, stdout + stderr).toEqual([expect.stringMatching(sentence)]);
   expect(stdout + stderr).not.toMatch(/secret|wrong password/);
   expect(code).toBe(1);
 }

@@ -57,7 +57,8 @@ const look = async (
   );
 const plant = async (sql: string): Promise<void> =>
   await world.clickhouse.command(withNames(sql, names), { settings: { lightweight_deletes_sync: 2 } });
-const told = (differences: readonly Difference[]): string[] => differences.map(({ what }) => what).toSorted();
+const whats = (differences: readonly Difference[]): string[] =>
+  differences.map(({ what }) => what).toSorted();
 const select = async (sql: string) => await world.select(withNames(sql, names));
 /** A row's columns, some of them changed. */
 const copy = (table: string, changes: string, where: string): string =>
@@ -173,15 +174,15 @@ test('reports every difference and nothing else, and repairs restore the tables'
     ).toBe(true);
   }
   for (const name of consequences)
-    expect(told(without.differences)).toContainEqual(expect.stringMatching(name));
+    expect(whats(without.differences)).toContainEqual(expect.stringMatching(name));
   const known = [...plants.map(([, name]) => name), ...consequences];
-  expect(told(without.differences).filter((what) => !known.some((name) => name.test(what)))).toEqual([]);
+  expect(whats(without.differences).filter((what) => !known.some((name) => name.test(what)))).toEqual([]);
   // Only elsewhere: nothing there is wrong but the totals of the whole range.
   const elsewhere = await look({ from: 1011, to: 1020 });
   expect(new Set(elsewhere.differences.map(({ kind }) => kind))).toEqual(new Set(['derived']));
 
   const repaired = await look({ repair: true });
-  expect(told(repaired.found)).toEqual(told(without.differences));
+  expect(whats(repaired.found)).toEqual(whats(without.differences));
   expect(repaired.differences).toEqual([]);
   expect(repaired.repairedRows).toBeGreaterThanOrEqual(8);
   expect(await contents()).toEqual(before);
@@ -240,7 +241,7 @@ test('keeps rows written during a repair', async () => {
     { ...world, clickhouse, projections: some, deferred: [], signal: new AbortController().signal },
     { from: null, to: null, repair: true, betweenComparisonsMs: 50 },
   );
-  expect(told(report.differences)).toEqual(['block 1041 of the log: no block is accepted']);
+  expect(whats(report.differences)).toEqual(['block 1041 of the log: no block is accepted']);
   expect(await select(`SELECT 1 AS x FROM {{transfers}} FINAL WHERE ${at(1041)}`)).toEqual([]);
   await world.publish([accepted(block, 9)]);
   await world.catchUp();
@@ -384,24 +385,24 @@ test('reports a message that cannot be projected, unless it was skipped', async 
       return one.project(item);
     },
   }));
-  const told1020 = async (): Promise<string[]> => {
+  const whats1020 = async (): Promise<string[]> => {
     const { differences } = await verify(
       { ...world, projections: broken, deferred: [], signal: new AbortController().signal },
       { from: 1020, to: 1020, repair: false, betweenComparisonsMs: 50 },
     );
-    return told(differences.filter(({ kind }) => kind === 'log'));
+    return whats(differences.filter(({ kind }) => kind === 'log'));
   };
   const [place] = await select(
     `SELECT log_partition, log_offset FROM {{indexed_blocks}} FINAL WHERE ${at(1020)}`,
   );
   const [partition, offset] = Object.values(place ?? {}).map(String);
-  expect(await told1020()).toEqual([`chain.blocks:${partition}:${offset}: projecting failed: too large`]);
+  expect(await whats1020()).toEqual([`chain.blocks:${partition}:${offset}: projecting failed: too large`]);
   await world.pool.query(
     "INSERT INTO tds.skips (projection, topic, partition, message_offset) VALUES ('transfers', 'chain.blocks', $1, $2)",
     [partition, offset],
   );
   try {
-    expect(await told1020()).toEqual([]);
+    expect(await whats1020()).toEqual([]);
   } finally {
     await world.pool.query('DELETE FROM tds.skips');
   }
@@ -464,7 +465,7 @@ describe('the state', () => {
   test('reports a checkpoint outside the log or of a recreated topic', async () => {
     await update('next_offset = 900', "consumer = 'tx-index' AND partition = 2");
     await update("topic_id = 'x' || topic_id", "consumer = 'transfers' AND partition = 3");
-    expect(told((await look()).differences)).toEqual([
+    expect(whats((await look()).differences)).toEqual([
       'the checkpoint of transfers in chain.blocks:3 belongs to another topic of that name',
       'the checkpoint of tx-index in chain.blocks:2 is 900, the log holds 0 to 0',
     ]);
@@ -510,7 +511,7 @@ test('reports blocks of the log that are missing, incomplete, duplicated or unli
   );
   const { differences } = await look({ from: 2048 });
   const ofLog = differences.filter(({ kind }) => kind === 'log');
-  expect(told(ofLog)).toEqual([
+  expect(whats(ofLog)).toEqual([
     'block 2049 of the log: no block is accepted',
     'block 2050 of the log: the header counts 4 transactions and 99 events, the body holds 4 and 12',
     expect.stringMatching(/^block 2052 of the log: two blocks are accepted: 0x/),

@@ -20,7 +20,7 @@ import { createRandom } from '../../support/random.ts';
 import type { Random } from '../../support/random.ts';
 
 /**
- * What is told of transfers while the chain forks where two partitions meet: each is read in its order, the two in any, side
+ * What is sent of transfers while the chain forks where two partitions meet: each is read in its order, the two in any, side
  * by side, statement by statement. Whoever is late, nobody is left with what is not so.
  */
 
@@ -105,7 +105,7 @@ interface Log {
   readonly messages: ChainBlocksMessage[];
   /** Amounts of what is in a block in the end. */
   readonly inForce: ReadonlySet<number>;
-  /** How often each was told to be gone, if all is read in order. */
+  /** How often each was sent as reverted, if all is read in order. */
   readonly went: ReadonlyMap<number, number>;
 }
 
@@ -116,7 +116,6 @@ function forkingChain(random: Random): Log {
   const forks: number[] = [];
   const first = BORDER - 20;
   const went = new Map<number, number>();
-  const told = new Set<number>();
   const gone = new Map<number, number>();
   let [fork, made, seq] = [0, 0, 0];
   let loose: number[] = [];
@@ -128,10 +127,7 @@ function forkingChain(random: Random): Log {
     chain.push(block);
     forks.push(fork);
     messages.push(accepted(block, (seq += 1)));
-    for (const amount of amounts) {
-      told.add(amount);
-      gone.delete(amount);
-    }
+    for (const amount of amounts) gone.delete(amount);
     for (const [amount, at] of gone) {
       if (height < at + PAST) continue;
       gone.delete(amount);
@@ -217,7 +213,8 @@ it.each(Array.from({ length: 24 }, (_, seed) => seed))(
 describe('a reverted transfer', () => {
   const block = (height: number, fork: number, parentFork = fork, amounts: number[] = []): BlockBody =>
     makeBlock({ height, fork, parentFork, transactions: amounts.map(transfer) });
-  const told = async (): Promise<number | undefined> => (await counted()).get(`${BOTH} transfer.reverted 1`);
+  const revertedCount = async (): Promise<number | undefined> =>
+    (await counted()).get(`${BOTH} transfer.reverted 1`);
 
   it('is sent as reverted when the webhook was paused for a while before the fork was confirmed', async () => {
     const read = reader(world.pool);
@@ -227,10 +224,10 @@ describe('a reverted transfer', () => {
     await read(reverted(old, (seq += 1)));
     for (let height = 100; height <= 110; height += 1) {
       await setStatus(height > 102 && height < 108 ? 'paused' : 'active');
-      expect(await told()).toBeUndefined();
+      expect(await revertedCount()).toBeUndefined();
       await read(accepted(block(height, 1), (seq += 1)));
     }
-    expect(await told()).toBe(1);
+    expect(await revertedCount()).toBe(1);
   });
 
   it('is not sent as reverted to a webhook that is paused by then', async () => {
@@ -243,14 +240,14 @@ describe('a reverted transfer', () => {
     for (let height = 100; height <= 115; height += 1) await read(accepted(block(height, 1), (seq += 1)));
     await setStatus('active');
     await read(accepted(block(116, 1), (seq += 1)));
-    expect(await told()).toBeUndefined();
+    expect(await revertedCount()).toBeUndefined();
   });
 
   it.each([
     ['kept', 100_000, true],
     ['forgotten', 1_000_000, false],
   ])(
-    'is told of when another partition is read so far ahead that its blocks would be %s',
+    'is sent as reverted when another partition is read so far ahead that its blocks would be %s',
     async (_, far, isKept) => {
       const read = reader(world.pool);
       const old = block(1022, 0, 0, [1]);
@@ -260,12 +257,12 @@ describe('a reverted transfer', () => {
         await read(accepted(block(height, 1), height));
       await read(accepted(block(far, 1), far));
       await read(reverted(old, 2));
-      expect(await told()).toBeUndefined();
+      expect(await revertedCount()).toBeUndefined();
       await read(accepted(block(1022, 1), 1022));
       // What is forgotten is not waited for.
-      expect(await told()).toBe(isKept ? undefined : 1);
+      expect(await revertedCount()).toBe(isKept ? undefined : 1);
       await read(accepted(block(1023, 1), 1023));
-      expect(await told()).toBe(1);
+      expect(await revertedCount()).toBe(1);
     },
   );
 
@@ -278,11 +275,11 @@ describe('a reverted transfer', () => {
     await read(reverted(second, 5));
     for (let height = 1010; height <= 1020; height += 1)
       await read(accepted(block(height, 2, height === 1010 ? 0 : 2), height));
-    expect(await told()).toBe(1);
+    expect(await revertedCount()).toBe(1);
     await read(accepted(first, 2));
     await read(reverted(first, 3));
     expect((await counted()).get(`${BOTH} transfer.created 1`)).toBe(1);
-    expect(await told()).toBe(1);
+    expect(await revertedCount()).toBe(1);
   });
 
   const seeds = Array.from({ length: 10 }, (_, seed) => seed);
@@ -302,9 +299,9 @@ describe('a reverted transfer', () => {
       await read(reverted(old, 2));
       for (let height = 1020; height < 1030; height += 1)
         if (height !== 1023) await read(accepted(block(height, 1), height));
-      expect(await told()).toBeUndefined();
+      expect(await revertedCount()).toBeUndefined();
       await sideBySide(seed, accepted(block(1023, 1), 1023), accepted(block(1030, 1), 1030));
-      expect(await told()).toBe(1);
+      expect(await revertedCount()).toBe(1);
     },
   );
 
@@ -318,7 +315,7 @@ describe('a reverted transfer', () => {
       for (let height = 1013; height < 1023; height += 1) await read(accepted(block(height, 1), height));
       await sideBySide(seed, accepted(block(1023, 1), 1023), accepted(block(1024, 1, 1, [1]), 1024));
       const came = (await counted()).get(`${BOTH} transfer.created 1`) ?? 0;
-      expect(came - ((await told()) ?? 0)).toBe(1);
+      expect(came - ((await revertedCount()) ?? 0)).toBe(1);
     },
   );
 });
@@ -337,8 +334,8 @@ describe('the last balance that a receiver was sent', () => {
   const PAIR = '6f0b7d0e-5a7c-4d0c-9a53-0c8f2b1d7e65';
   const keyOf = ({ name, before, after }: Change): string => `${name} ${before} ${after}`;
 
-  /** What was told, in its order, each by the change that it tells. */
-  const tellings = async (): Promise<string[]> => {
+  /** The bodies sent, in order; each names its change. */
+  const sentBodies = async (): Promise<string[]> => {
     const { rows } = await world.pool.query<{ body: string }>(
       'SELECT body FROM tds.webhook_deliveries ORDER BY created_at, id',
     );
@@ -353,7 +350,7 @@ describe('the last balance that a receiver was sent', () => {
       let [seq, made, at] = [0, 0, 0];
       /** Names of changes that may land, again or for the first time. */
       let loose: number[] = [];
-      /** What was in force when each was told last. */
+      /** What was in force when each was sent last. */
       const below = new Map<string, readonly string[]>();
       const inForce = (): string[] => chain.flatMap(({ changes }) => changes.map(keyOf));
 
@@ -379,7 +376,7 @@ describe('the last balance that a receiver was sent', () => {
           world.pool,
           async (tx) => await notifyBalances(tx, { ...block, seq }, asked),
         );
-        for (const key of (await tellings()).slice(-news)) if (news > 0) below.set(key, inForce());
+        for (const key of (await sentBodies()).slice(-news)) if (news > 0) below.set(key, inForce());
       };
       const cut = async (): Promise<void> => {
         const block = chain.pop();
@@ -396,13 +393,13 @@ describe('the last balance that a receiver was sent', () => {
           const some = random.chance(400) ? [...again, (made += 1)] : again;
           await grow(random.chance(500) ? some : some.toReversed());
         } else for (let depth = 1 + random.below(3); depth > 0; depth -= 1) await cut();
-        const told = await tellings();
+        const sent = await sentBodies();
         const now = inForce();
-        const [last, newest] = [told.at(-1), now.at(-1)];
-        for (const key of now) expect(told, `seed ${seed}, step ${step}`).toContain(key);
+        const [last, newest] = [sent.at(-1), now.at(-1)];
+        for (const key of now) expect(sent, `seed ${seed}, step ${step}`).toContain(key);
         if (newest === undefined || last === undefined || last === newest) continue;
-        expect(now, `seed ${seed}, step ${step}: ${told.join()}`).not.toContain(last);
-        expect(below.get(last), `seed ${seed}, step ${step}: ${told.join()}`).toContain(newest);
+        expect(now, `seed ${seed}, step ${step}: ${sent.join()}`).not.toContain(last);
+        expect(below.get(last), `seed ${seed}, step ${step}: ${sent.join()}`).toContain(newest);
       }
     },
   );

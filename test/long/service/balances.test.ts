@@ -573,7 +573,7 @@ describe('balances of a simulated chain', () => {
         node.transfersAt(head()).flatMap(({ token, from }) => (token === strk && from !== 0n ? [from] : [])),
       ),
     ];
-    const said = async (account: bigint, amount: bigint): Promise<void> => {
+    const publishBalance = async (account: bigint, amount: bigint): Promise<void> => {
       const [holder, token, hash] = [
         hex(account),
         hex(strk),
@@ -597,8 +597,8 @@ describe('balances of a simulated chain', () => {
     // The last observation at a block wins.
     for (const account of [rebased, poor])
       await expectBalance({ account, token: strk }, '&force_refresh=true');
-    await said(rebased, truth(rebased, strk) + more);
-    await said(poor, 1n);
+    await publishBalance(rebased, truth(rebased, strk) + more);
+    await publishBalance(poor, 1n);
     await publisher.close();
     await kafka.close();
     const shown = async (account: bigint): Promise<string> =>

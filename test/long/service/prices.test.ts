@@ -135,8 +135,8 @@ test('prices of listed tokens reach the log, invalid prices are rejected, and st
   const since = new Date(Math.min(...points.map(({ at }) => at))).toISOString();
   await eventually(async () => {
     const { json: past } = await service.get(`/api/price-history/?token_address=${eth}&start_time=${since}`);
-    const told = history.parse(past).data.map(({ timestamp }) => Date.parse(timestamp) / 3_600_000);
-    expect(new Set(told)).toEqual(new Set([...told, ...hours]));
+    const served = history.parse(past).data.map(({ timestamp }) => Date.parse(timestamp) / 3_600_000);
+    expect(new Set(served)).toEqual(new Set([...served, ...hours]));
   }, 60_000);
   for (const { price, at } of points) {
     const { json: known } = await service.get(
