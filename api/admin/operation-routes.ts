@@ -153,7 +153,7 @@ function listRoute({ operator }: OperationRouteDeps): Route {
     id: 'listOperations',
     method: 'GET',
     path: '/api/admin/operations/',
-    summary: 'List what admins have asked for, newest first',
+    summary: 'List the operations that admins requested, newest first',
     description: 'The last 50 operations that a process of `project` has begun; not those of `tds` commands.',
     tag: 'Administration',
     auth: 'admin',

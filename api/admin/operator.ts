@@ -39,6 +39,6 @@ export interface Operator {
   verification(): Promise<VerificationAnswer>;
   /** What anyone is shown: the outcomes of all verifications. */
   publicVerification(): Promise<PublicVerificationAnswer>;
-  /** What admins have asked for: the newest operations, or the one with an id. */
+  /** The newest operations that admins requested, or the one with an id. */
   operations(id: string | null): Promise<readonly OperationAnswer[]>;
 }

@@ -1958,7 +1958,7 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * List what admins have asked for, newest first
+     * List the operations that admins requested, newest first
      *
      * For admins only (`tds users add --admin`). The last 50 operations that a process of `project` has begun; not those of `tds` commands.
      *

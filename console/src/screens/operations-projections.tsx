@@ -144,7 +144,7 @@ function Run({
           <button
             type="button"
             disabled={abort.isBusy || of.is_aborting}
-            title={`As Ctrl-C does with tds rebuild ${of.projections.join(' ')}`}
+            title={`Like Ctrl-C in tds rebuild ${of.projections.join(' ')}`}
             onClick={() => void abort.run()}
           >
             {of.is_aborting ? 'Aborting…' : 'Abort'}
