@@ -32,7 +32,7 @@ import { presentDapp } from './present.ts';
 const MAX_DISCOVERED = 10;
 
 const bySlug = z.object({ slug: text({ max: 100 }) });
-const network = networkFilter('Network, such as mainnet or sepolia').optional();
+const network = networkFilter().optional();
 
 const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
 

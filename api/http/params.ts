@@ -176,10 +176,13 @@ export function text(
 export type PageParameter = number | 'last' | 'invalid';
 
 /** A network's name, case-insensitive. */
-export function networkFilter(description = 'Network, such as mainnet or sepolia') {
+export function networkFilter() {
   return text({ max: 100 })
     .transform((name) => name.trim().toLowerCase())
-    .meta({ description, override: { type: 'string', maxLength: 100 } });
+    .meta({
+      description: 'Network, such as mainnet or sepolia',
+      override: { type: 'string', maxLength: 100 },
+    });
 }
 
 export function page(): z.ZodType<PageParameter, string | undefined> {

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { Sql } from '../../infra/postgres/client.ts';
 import { eventsOfBlock } from '../../projections/block-events/queries.ts';
 import type { ServedTables } from '../../projections/served.ts';
 import type { createFinalHeights } from '../../projections/chain-status/queries.ts';
@@ -27,7 +26,6 @@ const MAX_EVENT_INDEX = 2 ** 52 - 1;
 
 export interface ProofRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
-  readonly pool: Sql;
   readonly finalHeights: ReturnType<typeof createFinalHeights>;
   readonly trees: EventTrees;
 }
@@ -103,10 +101,9 @@ export function proofRoute({ clickhouseFor, finalHeights, trees }: ProofRouteDep
   });
 }
 
-type Clickhouse = ReturnType<ClickHouseFor>;
 /** The transfer with the events of its block; throws 404 without such a transfer. */
 async function findTransfer(
-  clickhouse: Clickhouse,
+  clickhouse: ReturnType<ClickHouseFor>,
   tables: ServedTables,
   { txhash, event_index: index }: { readonly txhash: Felt; readonly event_index: number },
   upTo: number,

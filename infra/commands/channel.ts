@@ -18,10 +18,9 @@ export function openCommandChannel(options: {
   readonly findOutcomes: FindOutcomes;
   readonly timeoutMs: number;
   readonly log: Logger;
-  readonly now?: () => number;
 }): CommandChannel {
-  const { publisher, databaseUrl, findOutcomes, timeoutMs, log, now = Date.now } = options;
-  const bus = createCommandBus({ publisher, findOutcomes, timeoutMs, now });
+  const { publisher, databaseUrl, findOutcomes, timeoutMs, log } = options;
+  const bus = createCommandBus({ publisher, findOutcomes, timeoutMs, now: Date.now });
   const listening = listen({
     url: databaseUrl,
     channel: DECIDED_CHANNEL,

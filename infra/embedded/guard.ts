@@ -13,7 +13,6 @@ import type { GuardedProgram } from './service.ts';
 const program = JSON.parse(process.argv[2] ?? '{}') as GuardedProgram;
 const child = spawn(program.command, [...program.args], {
   stdio: ['ignore', 'inherit', 'inherit'],
-  ...(program.cwd === undefined ? {} : { cwd: program.cwd }),
   ...(program.uid === undefined ? {} : { uid: program.uid }),
   ...(program.gid === undefined ? {} : { gid: program.gid }),
 });

@@ -33,7 +33,6 @@ export interface EmbeddedService {
 export interface GuardedProgram {
   readonly command: string;
   readonly args: readonly string[];
-  readonly cwd?: string | undefined;
   readonly uid?: number | undefined;
   readonly gid?: number | undefined;
   readonly stopSignal: NodeJS.Signals;
@@ -146,7 +145,6 @@ function spawnProgram({ program, watch, env }: ServiceSpec): ChildProcess {
       env: { ...process.env, ...env },
       // A process group of its own: Ctrl-C in a terminal reaches only the supervisor, which stops the roles first.
       detached: true,
-      ...(guarded || program.cwd === undefined ? {} : { cwd: program.cwd }),
     },
   );
 }

@@ -43,8 +43,8 @@ export interface AdminWorld {
 /** Transactions of a block, each with two transfers. */
 export const TRANSACTIONS = 3;
 
-export async function adminWorld(env: Readonly<Record<string, string>> = {}): Promise<AdminWorld> {
-  const api = await apiWorld(env);
+export async function adminWorld(): Promise<AdminWorld> {
+  const api = await apiWorld();
   const log = createLogger('test', 'silent');
   const owner = createClickHouse(api.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
   const reader = createPool(api.env['API_DATABASE_URL'] ?? '', { applicationName: 'test-api-heartbeat' });

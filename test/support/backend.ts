@@ -16,8 +16,8 @@ export interface Backend {
 }
 
 /** Embedded, unless `TEST_BACKEND=testcontainers` (which needs a container engine). */
-export async function startBackend(env: NodeJS.ProcessEnv = process.env): Promise<Backend> {
-  const kind = env['TEST_BACKEND'] ?? 'embedded';
+export async function startBackend(): Promise<Backend> {
+  const kind = process.env['TEST_BACKEND'] ?? 'embedded';
   if (kind === 'embedded') return await startEmbeddedBackend();
   if (kind !== 'testcontainers') {
     throw new Error(`TEST_BACKEND must be embedded or testcontainers, not ${kind}`);

@@ -3,14 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /** Runs `work` on a temporary file with this content. */
-export async function withFile<T>(
-  content: string | Buffer,
-  work: (path: string) => Promise<T>,
-  name = 'file',
-): Promise<T> {
+export async function withFile<T>(content: string | Buffer, work: (path: string) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), 'tds-file-'));
   try {
-    const path = join(folder, name);
+    const path = join(folder, 'file');
     writeFileSync(path, content);
     return await work(path);
   } finally {
