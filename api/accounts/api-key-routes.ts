@@ -97,7 +97,7 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
     }),
     limits: [`Entries of \`allowed_origins\` and of \`allowed_ips\`: ${LIST_LENGTH}`],
     response: { 201: createdKeyAnswer },
-    location: '/api/users/auth/api-keys/',
+    location: keyPath,
     async handler({ input: { body }, user, request }) {
       const actor = `user:${user.id}`;
       const command = identifyCommand(secretKey, actor, request, body);

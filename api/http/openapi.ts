@@ -50,11 +50,7 @@ const headers = z.object({
 });
 
 const createdHeaders = headers.extend({
-  Location: sharedHeader(
-    z.string(),
-    'Location',
-    'Path of the created resource, or of the list that contains it',
-  ),
+  Location: sharedHeader(z.string(), 'Location', 'Path of the created resource'),
 });
 
 /** Statuses of errors that may say when to try again. */

@@ -200,8 +200,7 @@ interface Declaration<
   readonly body?: B;
   readonly response: R;
   /**
-   * The path of the created resource, or of its list, for the Location header of a 201. Parameters in braces are filled
-   * from the body.
+   * The path of the created resource, for the Location header of a 201. Parameters in braces are filled from the body.
    */
   readonly location?: R extends { readonly 201: unknown } ? `/${string}/` : never;
   handler(this: void, context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;

@@ -268,6 +268,12 @@ describe('keys', () => {
     expect(foreign.map(({ id }: { id: number }) => id)).not.toContain(made.id);
   });
 
+  it('are found at their Location', async () => {
+    const { json, headers } = await call('POST', CREATE, { token: alice.token, json: { name: 'located' } });
+    const found = await call('GET', headers.get('location') ?? '', { token: alice.token });
+    expect([found.status, found.json.id, found.json.name]).toEqual([200, json.id, 'located']);
+  });
+
   it('expire at the requested time', async () => {
     const expires_at = new Date(Date.now() + 1500).toISOString();
     const made = await makeKey({ name: 'short', expires_at });
