@@ -56,6 +56,7 @@ function fileRoute(store: ObjectStore | null): Route {
       request: {
         Range: 'Bytes of the file, such as `bytes=0-1023` or `bytes=-8`',
         'If-Range': 'An `ETag`: `Range` applies only if it is that of the file',
+        'If-Match': 'An `ETag`: 412 if it is not that of the file',
         'If-None-Match': 'An `ETag`: 304 if it is that of the file',
       },
       response: {
@@ -74,7 +75,7 @@ function fileRoute(store: ObjectStore | null): Route {
     auth: 'key',
     params: z.object({ name: z.string().regex(/^transfers-\d+-\d+\.parquet$/) }),
     response: { 200: file, 206: file, 304: null },
-    errors: [416],
+    errors: [412, 416],
     async handler({ input: { params }, request }) {
       const name = `files/${params.name}`;
       const { isHead, signal } = request;
@@ -84,7 +85,12 @@ function fileRoute(store: ObjectStore | null): Route {
       if (size === null) throw notFound();
       const etag = `"${hash}"`;
       const cacheable = { ETag: etag, 'Cache-Control': 'private, max-age=31536000, immutable' };
-      if (isKnown(request.header('if-none-match'), etag))
+      const required = request.header('if-match');
+      if (required !== '' && !namesTag(required, ['*', etag]))
+        throw new HttpError(412, 'precondition_failed', 'The file has another ETag.', {
+          headers: { ETag: etag },
+        });
+      if (namesTag(request.header('if-none-match'), ['*', etag, `W/${etag}`]))
         return { status: 304, headers: cacheable, body: null };
       // RFC 9110 defines ranges for GET only, and ignores them where `If-Range` is not the strong tag of the file.
       const isWhole = isHead || !['', etag].includes(request.header('if-range').trim());
@@ -99,9 +105,9 @@ function fileRoute(store: ObjectStore | null): Route {
   });
 }
 
-/** Whether an `If-None-Match` header names a tag, weak or strong. */
-const isKnown = (header: string, etag: string): boolean =>
-  header.split(',').some((tag) => ['*', etag].includes(tag.trim().replace(/^W\//, '')));
+/** Whether an `If-Match` or `If-None-Match` header names one of these tags. */
+const namesTag = (header: string, tags: readonly string[]): boolean =>
+  header.split(',').some((tag) => tags.includes(tag.trim()));
 
 /**
  * The bytes that a `Range` header names; null: all, also where it names several ranges, or a reversed one, as RFC 9110 allows.

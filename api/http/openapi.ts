@@ -242,6 +242,7 @@ const statusDescriptions: Readonly<Record<number, string>> = {
   404: 'The resource or the page does not exist',
   408: 'The body arrived too slowly',
   409: 'The current state does not allow the operation',
+  412: 'The file has another ETag than `If-Match` names',
   413: 'The body is too large',
   415: 'The body is not JSON',
   416: 'The file does not have these bytes',

@@ -3357,6 +3357,10 @@ export type GetExportFileData = {
          */
         'If-Range'?: string;
         /**
+         * An `ETag`: 412 if it is not that of the file
+         */
+        'If-Match'?: string;
+        /**
          * An `ETag`: 304 if it is that of the file
          */
         'If-None-Match'?: string;
@@ -3385,6 +3389,10 @@ export type GetExportFileErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The file has another ETag than `If-Match` names
+     */
+    412: Error;
     /**
      * The file does not have these bytes
      */

@@ -588,6 +588,9 @@ test.each(['folder', 'bucket'])(
           ['if-none-match', `"other", W/${tag}`, 304, 0],
           ['if-none-match', '*', 304, 0],
           ['if-none-match', '"other"', 206, 4],
+          ['if-match', tag, 206, 4],
+          ['if-match', `"other", ${tag}`, 206, 4],
+          ['if-match', '*', 206, 4],
         ] as const) {
           const conditional = await get(url, { range: 'bytes=0-3', [header]: value });
           const size = (await conditional.arrayBuffer()).byteLength;
@@ -597,6 +600,10 @@ test.each(['folder', 'bucket'])(
             length,
             tag,
           ]);
+        }
+        for (const value of ['"other"', `W/${tag}`, '"other",']) {
+          const failed = await get(url, { 'if-match': value, 'if-none-match': tag });
+          expect([value, failed.status, failed.headers.get('etag')]).toEqual([value, 412, tag]);
         }
         const head = await fetch(`${serving.url}/api/export/${url}`, {
           method: 'HEAD',

@@ -101,5 +101,6 @@ export async function callExports({ ask, refused }: Recorder, build: () => Promi
   const path = { name: String(json.files[0].url).split('/').at(-1) ?? '' };
   await ask('getExportFile', { path });
   await ask('getExportFile', { path, headers: { range: 'bytes=0-3' }, status: 206 });
+  await refused('getExportFile', { path, headers: { 'if-match': '"other"' }, status: 412 });
   await refused('getExportFile', { path, headers: { range: 'bytes=99999999-' }, status: 416 });
 }
