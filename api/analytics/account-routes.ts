@@ -15,7 +15,7 @@ import { address } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
-import { iso } from '../http/times.ts';
+import { isoSeconds } from '../http/times.ts';
 
 /** Transfers that are read for one answer: about a second. */
 const MAX_TRANSFERS = 1_000_000;
@@ -55,8 +55,8 @@ export function accountStatsRoute({ clickhouseFor }: { readonly clickhouseFor: C
       return {
         status: 200,
         body: {
-          first_seen: isSeen ? iso(first * 1000) : null,
-          last_seen: isSeen ? iso(last * 1000) : null,
+          first_seen: isSeen ? isoSeconds(first) : null,
+          last_seen: isSeen ? isoSeconds(last) : null,
           transfers,
           tokens,
           counterparties,

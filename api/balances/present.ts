@@ -7,8 +7,7 @@ import type { AccountBalanceData, BalanceData } from '../../schemas/api/balances
 import { eventIndex } from '../../schemas/decode/index.ts';
 import { valueText } from '../../schemas/money.ts';
 import { decimalsOfToken } from '../tokens/present.ts';
-import { isoSeconds } from '../transfers/present.ts';
-import { iso } from '../http/times.ts';
+import { iso, isoSeconds } from '../http/times.ts';
 import type { FreshBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
 

@@ -19,7 +19,7 @@ import { pricesFor } from '../prices/current.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { figure, readLimit } from '../http/stated-limits.ts';
-import { iso } from '../http/times.ts';
+import { isoSeconds } from '../http/times.ts';
 import { freshAccountBalances, MAX_READS, TOKENS_LIMIT } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
 import type { FreshBalance, MaxAge } from './current.ts';
@@ -258,7 +258,7 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
           end_time: end.toISOString(),
           ...(completeFrom === undefined
             ? {}
-            : { complete_from: completeFrom === null ? null : iso(completeFrom * 1000) }),
+            : { complete_from: completeFrom === null ? null : isoSeconds(completeFrom) }),
         },
       };
     },

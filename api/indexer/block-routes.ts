@@ -10,7 +10,8 @@ import { notFound } from '../http/errors.ts';
 import { blockId } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
-import { isoSeconds, statusOf } from '../transfers/present.ts';
+import { isoSeconds } from '../http/times.ts';
+import { statusOf } from '../transfers/present.ts';
 
 export interface BlockRouteDeps {
   readonly clickhouseFor: ClickHouseFor;

@@ -17,7 +17,7 @@ import type { PageParameter } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
-import { iso } from '../http/times.ts';
+import { isoSeconds } from '../http/times.ts';
 import { TRUNCATION_NOTE, presentOwned } from './present.ts';
 
 export interface NftOwnershipDeps {
@@ -65,7 +65,7 @@ function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
         nft_token_id: id.toString(),
         owner_address: last.to,
         last_transfer_block: last.block,
-        last_transfer_timestamp: iso(last.timestamp * 1000),
+        last_transfer_timestamp: isoSeconds(last.timestamp),
         last_transfer_txhash: last.txHash,
       };
       return { status: 200, body: { success: true as const, data } };

@@ -1,6 +1,6 @@
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { isoSeconds } from '../transfers/present.ts';
+import { isoSeconds } from '../http/times.ts';
 import { isMatch } from './blocks.ts';
 import type { StreamFilter, StreamedBlock, StreamedTransfer } from './blocks.ts';
 import { encodeCursor } from './cursor.ts';

@@ -4,6 +4,7 @@ import { eventIndex } from '../../schemas/decode/index.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import { decimalsOf } from '../../schemas/money.ts';
+import { isoSeconds } from '../http/times.ts';
 
 /** A token's name, symbol and decimals; null where its contract has none. */
 export interface TokenTexts {
@@ -13,18 +14,6 @@ export interface TokenTexts {
 }
 
 const isNft = (kind: TokenStandard): boolean => kind === 'erc721' || kind === 'erc1155';
-
-let formatted = { seconds: 0, text: '1970-01-01T00:00:00Z' };
-
-/**
- * Unix seconds as ISO 8601 without a fraction. Consecutive rows mostly share a block's time: keeping its text takes 7 instead
- * of 20 ms for 28,800 rows.
- */
-export function isoSeconds(seconds: number): string {
-  if (formatted.seconds !== seconds)
-    formatted = { seconds, text: new Date(seconds * 1000).toISOString().replace('.000Z', 'Z') };
-  return formatted.text;
-}
 
 export function statusOf(block: number, l1Height: number | null): 'ACCEPTED_ON_L1' | 'ACCEPTED_ON_L2' {
   return l1Height !== null && block <= l1Height ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';

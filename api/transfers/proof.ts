@@ -17,9 +17,10 @@ import { hash, integer } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { readLimit } from '../http/stated-limits.ts';
+import { isoSeconds } from '../http/times.ts';
 import type { EventTrees } from './event-trees.ts';
 import { withEvents } from './indexed-events.ts';
-import { isoSeconds, presentTransfer, statusOf } from './present.ts';
+import { presentTransfer, statusOf } from './present.ts';
 
 /** 2^32 items at 2^20 positions. */
 const MAX_EVENT_INDEX = 2 ** 52 - 1;

@@ -102,6 +102,7 @@ export function holdersOf(chain: Chain, token: Felt, until = Infinity) {
 
 const HOUR = 3600;
 const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
+const isoBlock = (seconds: number): string => iso(seconds).replace('.000Z', 'Z');
 const different = (felts: readonly Felt[]): number => new Set(felts.filter((one) => one !== ZERO_FELT)).size;
 
 /** Periods that begin between two times (unix seconds), both inclusive. */
@@ -159,8 +160,8 @@ export function accountStatsOf(chain: Chain, account: Felt) {
     .filter((other) => other !== account);
   const paid = rows.filter(({ isFee, from }) => isFee && from === account);
   return {
-    first_seen: rows.length === 0 ? null : iso(Math.min(...times)),
-    last_seen: rows.length === 0 ? null : iso(Math.max(...times)),
+    first_seen: rows.length === 0 ? null : isoBlock(Math.min(...times)),
+    last_seen: rows.length === 0 ? null : isoBlock(Math.max(...times)),
     transfers: rows.length,
     tokens: new Set(rows.map(({ token }) => token)).size,
     counterparties: different(others),

@@ -148,7 +148,7 @@ describe('/api/nft/owner/', () => {
         nft_token_id: BigInt(id).toString(),
         owner_address: CAROL,
         last_transfer_block: 40,
-        last_transfer_timestamp: '2023-11-14T22:15:00.000Z',
+        last_transfer_timestamp: '2023-11-14T22:15:00Z',
         last_transfer_txhash: TX2,
       },
     });
