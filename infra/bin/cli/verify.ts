@@ -78,7 +78,8 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
         const report = await withStores(config, 'tds-verify', log, (stores) =>
           withInterrupt(
             () => new AppError('CONFLICT', 'Stopped'),
-            (signal) => recordedVerify(stores, () => verifyNow(stores, options, signal, first)),
+            (signal) =>
+              recordedVerify({ ...stores, signal }, () => verifyNow(stores, options, signal, first)),
           ),
         );
         show(report);

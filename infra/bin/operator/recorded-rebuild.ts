@@ -9,6 +9,7 @@ import type { ReplayDeps } from '../../../projections/engine/rebuild/replay.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { sleep } from '../../lifecycle.ts';
 import { sqlRows } from '../../postgres/client.ts';
+import { recordOutcome } from './record-outcome.ts';
 
 /** The progress of a run moves this often. */
 const RECORD_MS = 1000;
@@ -65,13 +66,14 @@ const abortRow = z.object({ is_aborted: z.boolean() });
 
 /** Keeps the row of a run up to date. A database that is unavailable must not end the rebuild: what it lacks is shown later. */
 async function startRun(
-  { pool, log }: Pick<ReplayDeps, 'pool' | 'log'>,
+  { pool, log, signal }: Pick<ReplayDeps, 'pool' | 'log' | 'signal'>,
   names: readonly string[],
   requestedBy: string,
   onAbort: () => void,
 ): Promise<{ show(progress: RebuildProgress): void; end(how: RunEnd): Promise<void> }> {
   const id = randomUUID();
   let newest: RebuildProgress | null = null;
+  let isRecorded = false;
   const ended = new AbortController();
   const attempt = async (work: () => Promise<void>): Promise<void> =>
     await work().catch((error: unknown) => log.debug({ err: error }, 'could not record the rebuild'));
@@ -88,6 +90,7 @@ async function startRun(
        RETURNING r.abort_requested_at IS NOT NULL AS is_aborted`,
       [id, names, requestedBy, ...progressColumns(newest)],
     );
+    isRecorded = true;
     if (row?.is_aborted === true) onAbort();
   };
   await attempt(async () => {
@@ -108,13 +111,14 @@ async function startRun(
     async end({ state, isSwapped, error }) {
       ended.abort();
       await recording;
-      await attempt(async () => {
-        await pool.query(
+      if (!isRecorded) return;
+      const record = (): Promise<unknown> =>
+        pool.query(
           `UPDATE tds.rebuild_runs SET state = $2, is_swapped = $3, error = $4, finished_at = now(), updated_at = now()
            WHERE id = $1`,
           [id, state, isSwapped, error],
         );
-      });
+      await recordOutcome({ log, signal }, 'rebuild', record);
     },
   };
 }

@@ -6,6 +6,7 @@ import type { Logger } from '../../log.ts';
 import { raisedAlarms } from '../../health/service-health.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
+import { recordOutcome } from './record-outcome.ts';
 
 /** Exit code of `tds verify` with differences. */
 export const VERIFY_DIFFERENCES = 1;
@@ -15,23 +16,22 @@ const SHOWN_DIFFERENCES = 20;
 
 /** Verifies, and keeps the result where every process sees it; also that of a run that is inconclusive. */
 export async function recordedVerify(
-  { pool, log }: { readonly pool: Sql; readonly log: Logger },
+  { pool, log, signal }: { readonly pool: Sql; readonly log: Logger; readonly signal: AbortSignal },
   verifying: () => Promise<VerifyReport>,
 ): Promise<VerifyReport> {
   const startedAt = new Date();
-  const record = async (report: VerifyReport | null, error: string | null): Promise<void> => {
-    await insertRun(pool, startedAt, report, error).catch((failure: unknown) =>
+  let report: VerifyReport;
+  try {
+    report = await verifying();
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    await insertRun(pool, startedAt, null, message).catch((failure: unknown) =>
       log.debug({ err: failure }, 'could not record the verification'),
     );
-  };
-  try {
-    const report = await verifying();
-    await record(report, null);
-    return report;
-  } catch (error) {
-    await record(null, error instanceof Error ? error.message : String(error));
     throw error;
   }
+  await recordOutcome({ log, signal }, 'verification', () => insertRun(pool, startedAt, report, null));
+  return report;
 }
 
 async function insertRun(
@@ -46,7 +46,9 @@ async function insertRun(
   const first = differences.slice(0, SHOWN_DIFFERENCES).map(({ kind, what }) => `${kind}: ${what}`);
   await pool.query(
     `INSERT INTO tds.verify_runs (started_at, outcome, from_height, to_height, messages, differences, found, repaired_rows,
-       first_differences, error) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+       first_differences, error)
+     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
+     WHERE NOT EXISTS (SELECT FROM tds.verify_runs WHERE started_at = $1)`,
     [
       startedAt,
       outcome,

@@ -8,6 +8,8 @@ import { systemClock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
+import { unavailable } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import type { RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';
@@ -47,12 +49,12 @@ const rebuildOf = async (): Promise<RebuildRun> => {
   if (rebuild === null) throw new Error('no rebuild');
   return rebuild;
 };
-const rebuildNow = async (kafka: Kafka): Promise<RebuildReport> =>
+const rebuildNow = async (kafka: Kafka, pool: Pool = world.api.pool): Promise<RebuildReport> =>
   await recordedRebuild(
     {
       kafka,
       clickhouse: world.owner,
-      pool: world.api.pool,
+      pool,
       clock: systemClock,
       log: createLogger('test', 'silent'),
       metrics: createProjectionMetrics(createMetrics('rebuild')),
@@ -158,6 +160,25 @@ describe('a rebuild', () => {
       { build: 1, state: 'retired', retired_at: expect.any(String) },
       { build: 2, state: 'serving' },
     ]);
+  });
+
+  test('is shown as finished when PostgreSQL fails over as it ends', async () => {
+    const { pool } = world.api;
+    let failures = 2;
+    const failingOver: Pool = {
+      ...pool,
+      async query(statement, values) {
+        const isEnd =
+          typeof statement === 'string' && statement.startsWith('UPDATE tds.rebuild_runs SET state');
+        if (isEnd && failures > 0) {
+          failures -= 1;
+          throw unavailable('PostgreSQL did not answer', null);
+        }
+        return await pool.query(statement, values);
+      },
+    };
+    await rebuildNow(world.api.kafka, failingOver);
+    expect(await rebuildOf()).toMatchObject({ state: 'finished', is_swapped: true, error: null });
   });
 
   test('whose process was killed is shown as interrupted', async () => {
