@@ -50,6 +50,8 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     .action(async (names: string[], options: RebuildOptions) => {
       // Named projections of one topic share one reading; all of them one by one need less memory.
       const wanted = namedProjections(names, options.all);
+      if (options.drop && !options.swap)
+        throw new AppError('INVALID', '--drop needs a swap: leave out --no-swap, or --drop');
       const runs = options.all ? wanted.map((one) => [one]) : [wanted];
       const print = options.json ? (): void => {} : say;
       const done: RebuildReport[] = [];

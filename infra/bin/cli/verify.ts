@@ -17,6 +17,7 @@ import type {
 } from '../../../projections/engine/verify/verify.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
+import { required } from '../../config.ts';
 import { createMetrics } from '../../metrics.ts';
 import { pollUntil } from '../../retry.ts';
 import { VERIFY_DIFFERENCES, recordedVerify } from '../operator/verify-runs.ts';
@@ -75,6 +76,7 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
       };
       try {
         const config = commandConfig(process.env);
+        if (options.node) required(config, 'starknetRpcUrl');
         const report = await withStores(config, 'tds-verify', log, (stores) =>
           withInterrupt(
             () => new AppError('CONFLICT', 'Stopped'),

@@ -132,6 +132,7 @@ test.each([
   [['reclassify', '0x1'], /^Nothing runs in .*: start it with `npm start`.*\n$/],
   [['contracts', 'set', '0xnot', 'erc20'], /^Not an address: 0xnot\n$/],
   [['contracts', 'set', '0x1', 'erc9'], /^error: .* 'erc9' is invalid .* choices are erc20, .*\n$/],
+  [['rebuild', 'tokens', '--no-swap', '--drop'], /^--drop needs a swap: .*\n$/],
   [['nonsense'], /^error: unknown command 'nonsense'\n/],
   [['keys', 'add'], /^error: missing required argument 'username'\n/],
 ] as const)('tds %j without what it needs', async (args, sentence) => {
@@ -170,6 +171,13 @@ test('tds verify with a wrong option is inconclusive', async () => {
   expect(err).toMatch(/^error: option '--from <height>' argument 'abc' is invalid\. /);
   expect(code).toBe(2);
   expect((await run('tds.ts', ['verify', '--help'], {})).code).toBe(0);
+});
+
+test('tds verify --node without a node is inconclusive', async () => {
+  const { STARKNET_RPC_URL: _, ...withoutNode } = noStores;
+  const { code, err } = await run('tds.ts', ['verify', '--node'], withoutNode);
+  expect(err).toMatch(/^STARKNET_RPC_URL must be set: /);
+  expect(code).toBe(2);
 });
 
 test('a projection that does not exist', async () => {
