@@ -31,8 +31,9 @@ export function tdsProcesses(env: NodeJS.ProcessEnv): RunTds {
         child.exitCode === null && child.signalCode === null ? once(child, 'close') : null,
       ]);
       if (child.exitCode !== null && doneCodes.includes(child.exitCode)) return printed.trim();
-      // A process that was killed gave no reason: its last line may be a log line.
-      const reason = child.exitCode === null ? '' : failed.trim().split('\n').at(-1);
+      // A process that was killed gave no reason: its last line may be a log line. A bug is reported with its stack.
+      const lines = child.exitCode === null ? [] : failed.trim().split('\n');
+      const reason = lines.findLast((line) => !line.startsWith('    at '));
       throw new AppError(
         'CONFLICT',
         reason || `tds ${args.join(' ')} ended with ${child.exitCode ?? child.signalCode}`,
