@@ -74,7 +74,8 @@ export async function startObserver(
   start: (observer: Observer) => Promise<void> | void,
 ): Promise<ObserverRun> {
   const stopping = new AbortController();
-  const { signal } = stopping;
+  // The start waits for consumers to join: meanwhile, too, tasks that a stop interrupts must not count as failed.
+  const signal = AbortSignal.any([stopping.signal, ...(outer === undefined ? [] : [outer])]);
   const { promise: done, resolve, reject } = Promise.withResolvers<void>();
   done.catch(() => {}); // a caller may never look at it
   const fail = (error: unknown): void => {

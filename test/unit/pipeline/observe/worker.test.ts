@@ -88,12 +88,17 @@ describe('startWorker', () => {
       pace = { restMs: () => 0, begin: () => {} },
       pollMs = 100,
       concurrency = 2,
+      joined = Promise.resolve(),
+      signal = new AbortController().signal,
     }: {
       readonly publish?: (subject: string, message: string) => Promise<void>;
       readonly isBackfilling?: () => Promise<boolean>;
       readonly pace?: Pace;
       readonly pollMs?: number;
       readonly concurrency?: number;
+      /** Resolves when the start of the observer ends, as once its consumer has joined its group. */
+      readonly joined?: Promise<void>;
+      readonly signal?: AbortSignal;
     } = {},
   ): Promise<{ readonly error: unknown }> {
     const publisher: Publisher = {
@@ -112,9 +117,10 @@ describe('startWorker', () => {
         pool: {} as Pool,
         log: pino({ level: 'silent' }),
         pollMs,
+        signal,
       },
-      (context) =>
-        void startWorker(context, {
+      async (context) => {
+        startWorker(context, {
           store: tasks.store,
           topic: { ...topics.tokens, schema: z.string() },
           observe: (subject, _, signal) => observe(subject, signal),
@@ -123,7 +129,9 @@ describe('startWorker', () => {
           isBackfilling,
           random: () => 0,
           pace,
-        }),
+        });
+        await joined;
+      },
     );
     observer.done.catch((error: unknown) => (run.error = error));
     return run;
@@ -202,6 +210,24 @@ describe('startWorker', () => {
     );
     await vi.advanceTimersByTimeAsync(1000);
     expect(published).toEqual(['new']);
+  });
+
+  it('releases its task without counting an attempt when it is stopped while its consumer joins', async () => {
+    const tasks = createTasks(['a']);
+    const stopping = new AbortController();
+    const joined = Promise.withResolvers<void>();
+    const running = Promise.withResolvers<string>();
+    const started = start(tasks, () => running.promise, {
+      joined: joined.promise,
+      signal: stopping.signal,
+    });
+    await vi.advanceTimersByTimeAsync(50);
+    stopping.abort();
+    running.reject(new AppError('NODE_UNREACHABLE', 'closed', { retryable: true }));
+    await vi.advanceTimersByTimeAsync(500);
+    expect(tasks.rows.get('a')).toMatchObject({ attempts: 0, next_at: 50 });
+    joined.resolve();
+    expect((await started).error).toBeNull();
   });
 
   it('releases its task without counting an attempt when it is stopped', async () => {
