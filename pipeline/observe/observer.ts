@@ -137,13 +137,22 @@ export function readRequests<T extends RequestsMessage['type']>(
   { topic, partition, messages }: LogBatch,
   type: T,
 ): Extract<RequestsMessage, { type: T }>[] {
-  const isWanted = (request: RequestsMessage): request is Extract<RequestsMessage, { type: T }> =>
-    request.type === type && request.requested_at > now() - REQUEST_TTL_MS;
-  return messages.flatMap(({ offset, value }) => {
+  const isOfType = (request: RequestsMessage): request is Extract<RequestsMessage, { type: T }> =>
+    request.type === type;
+  const requests = messages.flatMap(({ offset, value }) => {
     const { data: request } = requestsMessage.safeParse(jsonOf(value));
     if (request === undefined) log.warn({ topic, partition, offset }, 'invalid message skipped');
-    return request !== undefined && isWanted(request) ? [request] : [];
+    return request !== undefined && isOfType(request) ? [request] : [];
   });
+  const since = now() - REQUEST_TTL_MS;
+  const wanted = requests.filter(({ requested_at: at }) => at > since);
+  const dropped = requests.length - wanted.length;
+  if (dropped > 0)
+    log.warn(
+      { topic, partition, type, dropped },
+      'old requests dropped; if this continues, the clock of an API host is behind',
+    );
+  return wanted;
 }
 
 export interface PeriodicJob {
