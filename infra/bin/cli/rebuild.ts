@@ -130,7 +130,7 @@ async function dropPrevious(
   }
 }
 
-/** Rebuilds the read models that are new, or served in another version than this program writes. */
+/** Rebuilds the read models that `prepareStores` found outdated. */
 export async function rebuildOutdated(
   config: Config,
   outdated: readonly Projection[],

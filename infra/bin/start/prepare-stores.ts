@@ -8,6 +8,7 @@ import {
 } from '../../../projections/engine/builds.ts';
 import { canResume } from '../../../projections/engine/checkpoints.ts';
 import type { Projection } from '../../../projections/define.ts';
+import { lostTable } from '../../../projections/engine/stored-tables.ts';
 import { projections } from '../../../projections/index.ts';
 import { isClickHouseUnavailable } from '../../clickhouse/client.ts';
 import { required } from '../../config.ts';
@@ -27,7 +28,10 @@ const anything = { name: 'prepare.ping', sql: 'SELECT 1', row: z.unknown() };
 export interface Prepared {
   /** Migrations that were applied. */
   readonly applied: readonly string[];
-  /** Projections that need a rebuild: no build is served, or one of another version, or one with a checkpoint outside the log. */
+  /**
+   * Projections that need a rebuild: no build is served, or one of another version, one that has lost tables, or one with a
+   * checkpoint outside the log.
+   */
   readonly outdated: readonly Projection[];
 }
 
@@ -63,7 +67,12 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
       const isOutsideLog =
         served !== null && !(await canResume(pool, kafka, projection.topic, served, { passesDeleted }));
       if (isOutsideLog) log.warn({ projection: projection.name }, 'checkpoint outside the log');
-      if (isOutsideLog || (await needsRebuild(pool, projection))) outdated.push(projection);
+      // One replica of a cluster may have lost tables that another has.
+      const mayBeElsewhere = projection.kind !== 'postgres' && config.clickhouseCluster !== null;
+      const lost =
+        served === null || mayBeElsewhere ? null : await lostTable({ clickhouse, pool }, projection, served);
+      if (lost !== null) log.warn({ projection: projection.name, lost }, 'served table lost');
+      if (isOutsideLog || lost !== null || (await needsRebuild(pool, projection))) outdated.push(projection);
       else await openBuild(pool, clickhouse, projection);
     }
     await updateTableSettings(pool, clickhouse);

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 
+import { createClient } from '@clickhouse/client';
 import kafkajs from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
@@ -8,6 +9,7 @@ import { createAlarms } from '../../../infra/health/alarms.ts';
 import { raisedAlarms } from '../../../infra/health/service-health.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import { clickhouseProjections, postgresProjections } from '../../../projections/index.ts';
+import { txIndex } from '../../../projections/tx-index/projector.ts';
 import { startRole } from '../../support/faults/role.ts';
 import { until } from '../../support/ingest-world.ts';
 import { isolated } from '../../support/isolation.ts';
@@ -180,4 +182,17 @@ test('a waiting role retries, and probes the stores only when it logs what it wa
     await ended;
     server.close();
   }
+});
+
+test('a migration names the read models whose tables ClickHouse has lost, until they are rebuilt', async () => {
+  const clickhouse = createClient({ url: own.env.CLICKHOUSE_URL });
+  try {
+    await clickhouse.command({ query: `DROP TABLE tx_index_v${txIndex.version}_b1 SYNC` });
+  } finally {
+    await clickhouse.close();
+  }
+  const named = 'Run `tds rebuild tx-index`.\n';
+  expect((await tds({ ...own.env }, 'migrate')).stdout).toContain(named);
+  expect(await tds({ ...own.env }, 'rebuild', 'tx-index')).toMatchObject({ code: 0 });
+  expect((await tds({ ...own.env }, 'migrate')).stdout).not.toContain(named);
 });
