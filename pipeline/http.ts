@@ -3,6 +3,7 @@ import { unescape } from 'node:querystring';
 import { Agent, request } from 'undici';
 
 import type { Clock } from '../infra/clock.ts';
+import { errorCode } from '../infra/error-code.ts';
 import { AppError } from '../schemas/errors.ts';
 import type { ErrorCode } from '../schemas/errors.ts';
 
@@ -88,7 +89,9 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
         if (cause instanceof AppError) throw cause;
         if (signal?.aborted === true || closed)
           throw new AppError(unreachable, `${errorPrefix}call aborted`, { cause });
-        const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : 'connection failed';
+        const failure = errorCode(cause);
+        const failed = failure === null ? 'connection failed' : `connection failed (${failure})`;
+        const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : failed;
         throw new AppError(unreachable, errorPrefix + why, { retryable: true, cause });
       }
     },

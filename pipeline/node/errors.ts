@@ -1,3 +1,5 @@
+import { z } from 'zod';
+
 import { AppError } from '../../schemas/errors.ts';
 
 /** JSON-RPC error codes that the service distinguishes (Starknet's specification, and JSON-RPC's own). */
@@ -33,13 +35,23 @@ export const rpcCodes = {
 /** Characters of a message of the node that an error keeps. */
 const MAX_MESSAGE = 500;
 
+/** What nodes add to "Internal error" and "Invalid params": a text, or one in an object; empty where there is none. */
+const reason = z
+  .union([
+    z.string(),
+    z.object({ reason: z.string() }).transform((data) => data.reason),
+    z.object({ error: z.string() }).transform((data) => data.error),
+  ])
+  .catch('');
+
 /** A JSON-RPC error that the node returned. */
 export class RpcError extends AppError {
   readonly rpcCode: number;
   readonly data: unknown;
 
   constructor(method: string, rpcCode: number, message: string, data: unknown) {
-    super('NODE_ERROR', `${method}: ${message.slice(0, MAX_MESSAGE)} (${rpcCode})`, {
+    const text = [message, reason.parse(data)].filter((part) => part !== '').join(': ');
+    super('NODE_ERROR', `${method}: ${text.slice(0, MAX_MESSAGE)} (${rpcCode})`, {
       retryable: isServerFault(rpcCode),
       details: { method, rpcCode },
     });

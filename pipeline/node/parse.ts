@@ -126,9 +126,11 @@ function blockStatus(value: unknown): BlockStatus {
   throw invalidAnswer(`the block has status ${shown(value)}, not ACCEPTED_ON_L2 or ACCEPTED_ON_L1`);
 }
 
-/** An object of JSON may have no string form: its `toString` can be any value. */
+/** A short form of a value. An object of JSON may have no string form: its `toString` can be any value. */
 function shown(value: unknown): string {
-  return typeof value === 'string' ? value : typeof value;
+  if (typeof value === 'string') return JSON.stringify(value.slice(0, 80));
+  if (Array.isArray(value)) return 'a list';
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
 }
 
 function checkCount(height: number, what: string, promised: number | null, found: number): void {
@@ -207,13 +209,14 @@ function parseFee(
   const given = bare ? {} : fields(value, at);
   const unit =
     given['unit'] ?? (typeof version === 'string' && BigInt(felt(version, at)) === 3n ? 'FRI' : 'WEI');
-  if (unit !== 'WEI' && unit !== 'FRI') throw invalidAnswer(`${at}.unit: neither WEI nor FRI`);
+  if (unit !== 'WEI' && unit !== 'FRI')
+    throw invalidAnswer(`${at}.unit: neither WEI nor FRI: ${shown(unit)}`);
   return { fee: BigInt(felt(bare ? value : given['amount'], `${at}.amount`)).toString(), unit };
 }
 
 function executionStatus(value: unknown, at: string): BlockTransaction['execution_status'] {
   if (value === 'SUCCEEDED' || value === 'REVERTED') return value;
-  throw invalidAnswer(`${at}.execution_status: ${shown(value)}`);
+  throw invalidAnswer(`${at}.execution_status: neither SUCCEEDED nor REVERTED: ${shown(value)}`);
 }
 
 function parseEvent(value: unknown, at: string): RawEvent {
@@ -231,37 +234,37 @@ function felts(value: unknown, at: string): Felt[] {
 
 function felt(value: unknown, at: string): Felt {
   const parsed = typeof value === 'string' ? parseFelt(value) : null;
-  if (parsed === null) throw invalidAnswer(`${at}: not a felt`);
+  if (parsed === null) throw invalidAnswer(`${at}: not a felt: ${shown(value)}`);
   return parsed;
 }
 
 function fields(value: unknown, at: string): Fields {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw invalidAnswer(`${at}: not an object`);
+    throw invalidAnswer(`${at}: not an object: ${shown(value)}`);
   // A non-array object has string keys, and all values are checked before use.
   return value as Fields;
 }
 
 function list(value: unknown, at: string): readonly unknown[] {
-  if (!Array.isArray(value)) throw invalidAnswer(`${at}: not a list`);
+  if (!Array.isArray(value)) throw invalidAnswer(`${at}: not a list: ${shown(value)}`);
   return value;
 }
 
 function text(value: unknown, at: string): string {
-  if (typeof value !== 'string') throw invalidAnswer(`${at}: not a string`);
+  if (typeof value !== 'string') throw invalidAnswer(`${at}: not a string: ${shown(value)}`);
   return value;
 }
 
 function integer(value: unknown, at: string): number {
   if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
-    throw invalidAnswer(`${at}: not a non-negative integer`);
+    throw invalidAnswer(`${at}: not a non-negative integer: ${shown(value)}`);
   return value;
 }
 
 /** A height that the log and the tables can hold. */
 function storableHeight(value: unknown, at: string): number {
   const found = height.safeParse(value);
-  if (!found.success) throw invalidAnswer(`${at}: not a height`);
+  if (!found.success) throw invalidAnswer(`${at}: not a height: ${shown(value)}`);
   return found.data;
 }
 

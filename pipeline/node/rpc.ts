@@ -7,6 +7,7 @@ import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { createHttpClient, retryAfterMs } from '../http.ts';
 import type { HttpAnswer } from '../http.ts';
 import { RpcError, invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
+import { createExcerpt } from './excerpt.ts';
 import type { NodeMetrics } from './metrics.ts';
 import type { CallOptions, CallOutcome } from './types.ts';
 
@@ -69,6 +70,7 @@ function createExchange(options: RpcOptions) {
     errorPrefix: PREFIX,
   });
   const queue = new PQueue({ concurrency: maxConcurrent });
+  const excerptOf = createExcerpt(url);
   const attempt = async <T>(
     name: string,
     body: unknown,
@@ -79,7 +81,11 @@ function createExchange(options: RpcOptions) {
     try {
       const json = JSON.stringify(body);
       const isAnswer = Array.isArray(body) ? isRefusedByPlan : undefined;
-      const answer = read(parseAnswer(await http.exchange(url, { json, signal, isAnswer })));
+      const found = await http.exchange(url, { json, signal, isAnswer });
+      const answer = withExcerpt(
+        () => read(parseAnswer(found)),
+        () => (holdsResults(jsonOf(found.body)) ? '' : excerptOf(found.body)),
+      );
       end({ outcome: 'ok' });
       return answer;
     } catch (error) {
@@ -169,6 +175,20 @@ interface JsonAnswer {
   readonly bytes: number;
 }
 
+const EXCERPTED: readonly unknown[] = ['NODE_ANSWER_INVALID', 'NODE_UNREACHABLE'];
+
+/** Adds the beginning of the answer to an error about it. */
+function withExcerpt<T>(read: () => T, excerpt: () => string): T {
+  try {
+    return read();
+  } catch (error) {
+    const shown = error instanceof AppError && EXCERPTED.includes(error.code) ? excerpt() : '';
+    if (!(error instanceof AppError) || shown === '') throw error;
+    const { code, message, retryable, details } = error;
+    throw new AppError(code, `${message}; the answer begins with ${shown}`, { retryable, details });
+  }
+}
+
 function parseAnswer({ status, body }: HttpAnswer): JsonAnswer {
   const json = jsonOf(body);
   // The body of a gateway's error may be JSON as well.
@@ -189,6 +209,11 @@ function isTooLargeForPlan(json: unknown): boolean {
 
 function codeOf(json: unknown): unknown {
   return isObject(json) && isObject(json['error']) ? json['error']['code'] : undefined;
+}
+
+/** An error about a result names its field. */
+function holdsResults(json: unknown): boolean {
+  return Array.isArray(json) || (isObject(json) && json['result'] !== undefined);
 }
 
 /** True for a batch and for a JSON-RPC error. */
@@ -247,8 +272,8 @@ function readEnvelope(
       throw invalidAnswer(`${method}: the error has no code`);
     return { ok: false, error: new RpcError(method, code, typeof message === 'string' ? message : '', data) };
   }
-  if (id !== null && json['id'] !== id) throw invalidAnswer(`${method}: the answer is for another call`);
   if (!('result' in json) || json['result'] === undefined) throw invalidAnswer(`${method}: no result`);
+  if (id !== null && json['id'] !== id) throw invalidAnswer(`${method}: the answer is for another call`);
   return { ok: true, value: json['result'] };
 }
 

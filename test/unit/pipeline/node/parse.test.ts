@@ -164,6 +164,22 @@ describe('parseBlockWithReceipts', () => {
     );
   });
 
+  test.each<[Json, string]>([
+    [{ block_hash: '0xZZ' }, 'block_hash: not a felt: "0xZZ"'],
+    [{ block_hash: `no${'!'.repeat(500)}` }, `block_hash: not a felt: "no${'!'.repeat(78)}"`],
+    [{ block_hash: null }, 'block_hash: not a felt: null'],
+    [{ timestamp: '1700000000' }, 'timestamp: not a non-negative integer: "1700000000"'],
+    [{ transactions: {} }, 'transactions: not a list: an object'],
+    [{ transactions: [[]] }, 'transactions[0]: not an object: a list'],
+    [{ starknet_version: undefined }, 'starknet_version: not a string: undefined'],
+    [
+      { status: 'PRE_CONFIRMED' },
+      'the block has status "PRE_CONFIRMED", not ACCEPTED_ON_L2 or ACCEPTED_ON_L1',
+    ],
+  ])('names the field and the value that it rejects: %j', (change, message) => {
+    expect(() => parseBlockWithReceipts(block(change), 1)).toThrow(expect.objectContaining({ message }));
+  });
+
   test.each([
     ['a transaction too few', { transaction_count: 2, event_count: 1 }],
     ['an event too few', { transaction_count: 1, event_count: 2 }],
@@ -175,7 +191,7 @@ describe('parseBlockWithReceipts', () => {
     expect(() => parseBlockHeader(block(counts))).not.toThrow();
     // No table holds such a height.
     expect(() => parseBlockHeader(block({ block_number: 0xffff_ffff }))).toThrow(
-      'block_number: not a height',
+      'block_number: not a height: 4294967295',
     );
   });
 
@@ -188,7 +204,7 @@ describe('parseBlockWithReceipts', () => {
     const commitmentOf = (given: Json) => parseBlockWithReceipts(block(given), 1).eventCommitment;
     expect(commitmentOf({ event_commitment: '0xAB' })).toBe(`0x${'0'.repeat(62)}ab`);
     expect(commitmentOf({ event_commitment: null })).toBeNull();
-    expect(() => commitmentOf({ event_commitment: 7 })).toThrow('event_commitment: not a felt');
+    expect(() => commitmentOf({ event_commitment: 7 })).toThrow('event_commitment: not a felt: 7');
   });
 
   const hashed = {

@@ -26,8 +26,18 @@ async function rpcTo(
   answer: Answer,
   {
     userinfo = '',
+    path = '',
+    port,
     ...options
-  }: { userinfo?: string; timeoutMs?: number; maxAnswerBytes?: number; clock?: Clock } = {},
+  }: {
+    userinfo?: string;
+    path?: string;
+    port?: number;
+    attempts?: number;
+    timeoutMs?: number;
+    maxAnswerBytes?: number;
+    clock?: Clock;
+  } = {},
 ) {
   const slept: number[] = [];
   let count = 0;
@@ -52,9 +62,9 @@ async function rpcTo(
   };
   const server = createServer(listener);
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
+  const { port: served } = server.address() as AddressInfo;
   const rpc = createRpc({
-    url: `http://${userinfo}127.0.0.1:${port}`,
+    url: `http://${userinfo}127.0.0.1:${port ?? served}${path}`,
     timeoutMs: 2000,
     maxConcurrent: 2,
     attempts: 4,
@@ -187,7 +197,7 @@ describe('call does not retry', () => {
     for (const work of [() => rpc.call(ask), () => rpc.batch([ask, ask])])
       await expect(work()).rejects.toMatchObject({
         code: 'NODE_UNREACHABLE',
-        message: `Starknet node unreachable: HTTP ${status}`,
+        message: `Starknet node unreachable: HTTP ${status}${body === '' ? '' : `; the answer begins with ${body}`}`,
         retryable: false,
       });
     expect(calls()).toBe(2);
@@ -207,6 +217,67 @@ describe('call does not retry', () => {
     const call = rpc.call(ask, { signal: stop.signal });
     setTimeout(() => stop.abort(), 50);
     await expect(call).rejects.toMatchObject({ retryable: false });
+  });
+});
+
+describe('an error of a call', () => {
+  const KEY = 'a1b2c3d4e5f6a7b8';
+  const errorOf = async (reply: { status?: number; body: string }, options = {}): Promise<unknown> => {
+    const { rpc } = await rpcTo(() => reply, { attempts: 1, ...options });
+    return await rpc.call(ask).then(
+      () => null,
+      ({ code, message }) => [code, message],
+    );
+  };
+
+  test.each([
+    [
+      '<!DOCTYPE html>\n <html>',
+      'the answer is not valid JSON; the answer begins with <!DOCTYPE html> <html>',
+    ],
+    ['', 'the answer is not valid JSON'],
+    ['\x1f\x8b\x08é', 'the answer is not valid JSON; the answer begins with ????'],
+    ['{"error":"quota exceeded"}', 'm: no result; the answer begins with {"error":"quota exceeded"}'],
+    [
+      '{"error":{"code":"LIMIT","message":"slow down"}}',
+      'm: the error has no code; the answer begins with {"error":{"code":"LIMIT","message":"slow down"}}',
+    ],
+    ['{"id":99,"result":1}', 'm: the answer is for another call'],
+    ['x'.repeat(500), `the answer is not valid JSON; the answer begins with ${'x'.repeat(120)}…`],
+  ])('shows the beginning of an invalid answer: %s', async (body, message) => {
+    expect(await errorOf({ body })).toEqual(['NODE_ANSWER_INVALID', message]);
+  });
+
+  test.each([
+    ['in the path', `/v2/${KEY}`, '', `Cannot POST /v2/${KEY}`, 'Cannot POST /v2/…'],
+    ['in the query', `/?apikey=${KEY}`, '', `no project ${KEY}`, 'no project …'],
+    ['escaped', `/v2/${KEY}%2B`, '', `no ${KEY}%2B, no ${KEY}+`, 'no …, no …'],
+    ['as a password', '', 'me:p%40w@', `p@w is not p%40w; ${btoa('me:p@w')}`, '… is not …; …'],
+  ])('shows no secret %s that the answer repeats', async (_, path, userinfo, body, shown) => {
+    expect(await errorOf({ status: 404, body }, { path, userinfo })).toEqual([
+      'NODE_UNREACHABLE',
+      `Starknet node unreachable: HTTP 404; the answer begins with ${shown}`,
+    ]);
+  });
+
+  test.each([
+    ['a text', 'VM throughput limit reached', ': VM throughput limit reached'],
+    ['a reason', { reason: 'Invalid block id' }, ': Invalid block id'],
+    ['an error', { error: 'pruned' }, ': pruned'],
+    ['another object', { why: 1 }, ''],
+    ['nothing', undefined, ''],
+  ])('has %s of its data in its message', async (_, data, added) => {
+    const { rpc } = await rpcTo(({ id }) => ({
+      body: JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32602, message: 'Invalid params', data } }),
+    }));
+    await expect(rpc.call(ask)).rejects.toMatchObject({ message: `m: Invalid params${added} (-32602)` });
+  });
+
+  test('names the failure of a connection', async () => {
+    const { rpc } = await rpcTo(() => 'hang', { attempts: 1, port: 1 });
+    await expect(rpc.call(ask)).rejects.toMatchObject({
+      message: 'Starknet node unreachable: connection failed (ECONNREFUSED)',
+    });
   });
 });
 
