@@ -30,6 +30,11 @@ export const rpcCodes = {
   noUpstream: 12,
   upstreamCancelled: 14,
   upstreamFailed: 19,
+  /** Statuses of HTTP as codes, with HTTP 200: Madara's internal error, and failures between a gateway and its nodes. */
+  internalServerError: 500,
+  badGateway: 502,
+  serviceUnavailable: 503,
+  gatewayTimeout: 504,
 } as const;
 
 /** Characters of a message of the node that an error keeps. */
@@ -60,17 +65,25 @@ export class RpcError extends AppError {
   }
 }
 
-const SERVER_FAULTS: readonly number[] = [
+/** Internal errors, a rate limit, and what fails between a provider and its nodes: never an answer about the state of a block. */
+export const SERVER_FAULTS: readonly number[] = [
   rpcCodes.internalError,
   rpcCodes.tooManyRequests,
-  rpcCodes.noUpstream,
   rpcCodes.upstreamCancelled,
   rpcCodes.upstreamFailed,
+  rpcCodes.internalServerError,
+  rpcCodes.badGateway,
+  rpcCodes.serviceUnavailable,
+  rpcCodes.gatewayTimeout,
 ];
 
-/** JSON-RPC's internal error, its server range, a rate limit, and what fails between a provider and its nodes: the call may be valid. */
+/** Also JSON-RPC's server range, and no node of a provider that can take the call: the call may be valid. */
 function isServerFault(rpcCode: number): boolean {
-  return SERVER_FAULTS.includes(rpcCode) || (rpcCode <= -32000 && rpcCode >= -32099);
+  return (
+    SERVER_FAULTS.includes(rpcCode) ||
+    rpcCode === rpcCodes.noUpstream ||
+    (rpcCode <= -32000 && rpcCode >= -32099)
+  );
 }
 
 export function isRpcError(error: unknown, ...codes: readonly number[]): error is RpcError {

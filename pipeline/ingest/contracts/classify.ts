@@ -3,7 +3,7 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
-import { isContractError, isRpcError, rpcCodes } from '../../node/errors.ts';
+import { SERVER_FAULTS, isContractError, isRpcError, rpcCodes } from '../../node/errors.ts';
 import type { BlockId, BlockPoint, Node } from '../../node/types.ts';
 import { classifyAbi } from './abi.ts';
 
@@ -122,21 +122,13 @@ function readAt(node: ClassifyingNode, { hash }: BlockPoint): ChainReader {
   };
 }
 
-/** What fails for another reason than the state of the block. */
-const FAILURES = [
-  rpcCodes.internalError,
-  rpcCodes.tooManyRequests,
-  rpcCodes.upstreamCancelled,
-  rpcCodes.upstreamFailed,
-];
-
 /**
  * 24 is block not found, which nodes also return for a block that is orphaned or whose state is pruned. Some return a code
  * of their own. What fails for another reason fails for the newest state too.
  */
 function mayBePruned(error: unknown): boolean {
   const isFromNode = error instanceof AppError && error.code === 'NODE_ERROR';
-  return isFromNode && !isRpcError(error, ...FAILURES);
+  return isFromNode && !isRpcError(error, ...SERVER_FAULTS);
 }
 
 /** Whatever the failure, the block waits until its contracts are classified. */

@@ -92,6 +92,8 @@ describe('call retries', () => {
       ['no node of the provider for the call', 400, 12],
       ['a call that the provider cancelled', 200, 14],
       ['an internal error of the provider', 200, 19],
+      ['an internal error of Madara', 200, 500],
+      ['an unavailable node of a gateway', 200, 503],
     ].map(([what, status, code]): [string, Answer] => [
       `${what} in HTTP ${status}`,
       ({ id }, count) =>

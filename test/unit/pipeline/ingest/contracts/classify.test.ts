@@ -152,7 +152,7 @@ describe('classify', () => {
     },
   );
 
-  it.each([-32603, 429, 14, 19])('does not take code %i for pruned state', async (code) => {
+  it.each([-32603, 429, 14, 19, 500, 503])('does not take code %i for pruned state', async (code) => {
     const { node, requested } = scripted({ before: () => fail(code) });
     await expect(run(node)).rejects.toMatchObject({ rpcCode: code });
     expect(requested.map(({ block }) => block)).toEqual([{ hash: AT.hash }]);
