@@ -10,6 +10,8 @@ import { identifyChain, openChunks } from './start.ts';
 export interface Ingester {
   /** Resolves when stopped; rejects if it cannot continue (another chain, or a bug at startup). */
   readonly done: Promise<void>;
+  /** Resolves when the first attempt to start has ended; rejects if the ingester cannot continue. */
+  readonly attempted: Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -25,15 +27,19 @@ export function startIngester(deps: IngestDeps, stopping?: AbortSignal): Ingeste
   const stopped = new AbortController();
   const signal = stopping === undefined ? stopped.signal : AbortSignal.any([stopped.signal, stopping]);
   const health = createHealth(deps);
+  const attempted = Promise.withResolvers<void>();
   const run = async (): Promise<void> => {
-    await startUp(deps, health, signal);
+    await startUp(deps, health, signal, attempted.resolve);
+    attempted.resolve();
     await writeChunks(deps, health, signal);
   };
   const done = run();
-  // Callers that need the error wait for `done`.
-  done.catch(() => {});
+  // Callers that need the error wait for `done` or `attempted`.
+  done.catch(attempted.reject);
+  attempted.promise.catch(() => {});
   return {
     done,
+    attempted: attempted.promise,
     async stop() {
       stopped.abort();
       await done.catch(() => {});
@@ -41,7 +47,12 @@ export function startIngester(deps: IngestDeps, stopping?: AbortSignal): Ingeste
   };
 }
 
-async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): Promise<void> {
+async function startUp(
+  deps: IngestDeps,
+  health: Health,
+  signal: AbortSignal,
+  onFailure: () => void,
+): Promise<void> {
   const { clock, log } = deps;
   health.watch('start');
   try {
@@ -64,7 +75,10 @@ async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): P
         isRetryable: (error) => isRetryable(error) || codeOf(error).startsWith('NODE_'),
         signal,
         clock,
-        onRetry: (error, { attempt }) => log.warn({ err: error, attempt }, 'ingester start failed; retrying'),
+        onRetry: (error, { attempt }) => {
+          log.warn({ err: error, attempt }, 'ingester start failed; retrying');
+          onFailure();
+        },
       },
     );
     await health.progress('start');

@@ -1,6 +1,7 @@
 import { Registry } from 'prom-client';
 
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
+import type { Ingester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import type {
   Fence,
@@ -109,7 +110,8 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
   const start = ({
     node = {},
     settings = {},
-  }: { node?: Partial<IngestNode>; settings?: Partial<IngestSettings> } = {}): Running => {
+  }: { node?: Partial<IngestNode>; settings?: Partial<IngestSettings> } = {}): Running &
+    Pick<Ingester, 'attempted'> => {
     const own = stage.newProcess('ingest');
     const kafka = broker.client(own);
     const ingester = startIngester({
@@ -144,7 +146,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       },
     });
     ingester.done.catch((error: unknown) => stage.ended(own, error));
-    return { process: own, stop: () => ingester.stop() };
+    return { process: own, attempted: ingester.attempted, stop: () => ingester.stop() };
   };
 
   /** No served table may be written while builds are compared and swapped. */

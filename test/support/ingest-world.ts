@@ -125,7 +125,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         await client.close();
       };
       started.push(stop);
-      return { done: ingester.done, stop };
+      return { ...ingester, stop };
     },
     read: (topic) => messagesOf(kafka, topic),
     async indexed(height) {

@@ -17,6 +17,9 @@ import { blockReaders } from './block-reader.ts';
 import type { StartRole } from '../role.ts';
 import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
 
+/** How long a node that does not answer delays the role, in milliseconds. */
+const FIRST_ATTEMPT_MS = 2000;
+
 export const start: StartRole = async (context) => {
   const { config, log, metrics, releasers, signal, fail } = context;
   const kafka = openKafka(context, 'tds-ingest');
@@ -74,7 +77,9 @@ export const start: StartRole = async (context) => {
     },
     signal,
   );
-  ingester.done.catch(fail);
   releasers.push('ingester', () => ingester.stop());
+  // A role of another chain fails before it says that it is ready.
+  await Promise.race([ingester.attempted, systemClock.sleep(FIRST_ATTEMPT_MS, signal)]);
+  ingester.done.catch(fail);
   return { url: null };
 };

@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { text } from 'node:stream/consumers';
 
 import { createClient } from '@clickhouse/client';
 import kafkajs from 'kafkajs';
@@ -8,12 +10,15 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createAlarms } from '../../../infra/health/alarms.ts';
 import { raisedAlarms } from '../../../infra/health/service-health.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
+import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { clickhouseProjections, postgresProjections } from '../../../projections/index.ts';
 import { txIndex } from '../../../projections/tx-index/projector.ts';
+import { toFelt } from '../../../schemas/felt.ts';
 import { startRole } from '../../support/faults/role.ts';
 import { until } from '../../support/ingest-world.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
 import { tds } from '../../support/tds.ts';
 
 /** A role that is started before its stores says by name what it waits for, and ends at once when it is told to. */
@@ -108,6 +113,27 @@ test('the API does not start with a password that ClickHouse rejects', async () 
   expect(logged).toContain('ClickHouse rejected the connection: ');
   expect(logged).not.toContain('"stack"');
   expect(code).toBe(1);
+});
+
+test('an ingester of another chain fails before it is ready', async () => {
+  const pool = createPool(own.env.DATABASE_URL, { applicationName: 'test', max: 1 });
+  await createIngestStore(pool).storeChainId(toFelt(1n));
+  const node = await createSimulatedNode({ seed: 'other', manual: true, initialHead: 2 });
+  const child = spawn(process.execPath, ['infra/bin/tds.ts', 'ingest'], {
+    env: { PATH: process.env['PATH'] ?? '', ...own.env, STARKNET_RPC_URL: node.url },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  try {
+    const [logged, [code]] = await Promise.all([text(child.stdout), once(child, 'exit')]);
+    expect(logged).toContain('Starknet node serves chain');
+    expect(logged).not.toContain('ingest is ready');
+    expect(code).toBe(1);
+  } finally {
+    child.kill('SIGKILL');
+    await node.close();
+    await createAlarms(pool).clear(['ingest.failing:start']);
+    await pool.end();
+  }
 });
 
 test('a start that fails half way releases everything, and is retried in the same process', async () => {

@@ -30,7 +30,7 @@ test.each([
 ])('starts with an alarm while the node refuses it with %s, and indexes later', async (_, refusal) => {
   const world = createWorld({ seed: 2, blocks: 30 });
   const answersAt = world.clock.now() + 50_000;
-  world.startIngester({
+  const { attempted } = world.startIngester({
     node: {
       chainId: async () => {
         if (world.clock.now() < answersAt) throw refusal;
@@ -40,6 +40,7 @@ test.each([
   });
   await world.clock.run(1000);
   const detail = `${refusal.code}: ${refusal.message}`;
+  await attempted;
   expect([...world.store.alarms]).toEqual([['ingest.failing:start', detail]]);
   await world.clock.run(45_000);
   expect(await world.store.chunks()).toEqual([]);
@@ -66,8 +67,9 @@ test('leaves no alarm when it is stopped while the node refuses it', async () =>
 test('ends with an alarm at another chain', async () => {
   const world = createWorld({ seed: 2, blocks: 30 });
   await world.store.storeChainId(toFelt(1n));
-  world.startIngester();
+  const { attempted } = world.startIngester();
   await world.clock.run(10_000);
+  await expect(attempted).rejects.toMatchObject({ code: 'CHAIN_MISMATCH' });
   expect([...world.store.alarms]).toEqual([
     ['ingest.failing:start', expect.stringMatching(/^CHAIN_MISMATCH: /)],
   ]);
