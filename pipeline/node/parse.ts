@@ -228,8 +228,9 @@ function parseEvent(value: unknown, at: string): RawEvent {
   };
 }
 
+/** Juno gives null for a list without items of a block that it has from its peers. */
 function felts(value: unknown, at: string): Felt[] {
-  return list(value, at).map((item) => felt(item, at));
+  return value === null ? [] : list(value, at).map((item) => felt(item, at));
 }
 
 function felt(value: unknown, at: string): Felt {

@@ -120,6 +120,22 @@ describe('parseBlockWithReceipts', () => {
     expect(body.transactions[0]?.sender_address).toBe(sender);
   });
 
+  test('reads null as a list without felts, in events and in messages to L1', () => {
+    const lists = {
+      events: [
+        { from_address: '0xc0', keys: ['0x1'], data: null },
+        { from_address: '0xc0', keys: null, data: ['0x2'] },
+      ],
+      messages_sent: [{ from_address: '0x1', to_address: '0x2', payload: null }],
+    };
+    const fetched = parseBlockWithReceipts(block({ transactions: [transaction({ receipt: lists })] }), 1);
+    expect(fetched.body.transactions[0]?.events).toMatchObject([
+      { keys: [padded('0x1')], data: [] },
+      { keys: [], data: [padded('0x2')] },
+    ]);
+    expect(fetched.details?.()[0]?.messages).toMatchObject([{ payload: [] }]);
+  });
+
   test.each([
     ['pending', { status: 'PENDING' }],
     ['pre-confirmed', { status: 'PRE_CONFIRMED' }],
