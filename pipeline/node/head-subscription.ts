@@ -1,8 +1,10 @@
 import { WebSocket } from 'ws';
+import { z } from 'zod';
 
 import { jsonOf } from '../../infra/json.ts';
 import type { Logger } from '../../infra/log.ts';
 import { backoffMs } from '../../infra/retry.ts';
+import { RpcError } from './errors.ts';
 
 /** A node that does not answer, or says no, is asked again at this pace. */
 const RETRY = { baseMs: 500, maxMs: 60_000 };
@@ -53,8 +55,9 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
       opened.on('close', () => lost('connection closed'));
       opened.on('message', (data: Buffer) => {
         if (socket !== opened) return;
-        const kind = kindOf(data.toString('utf8'));
-        if (kind === 'refusal') return lost('subscription refused');
+        const message = jsonOf(data);
+        const kind = kindOf(message);
+        if (kind === 'refusal') return lost(reasonOf(message));
         if (kind === 'confirmation') {
           clearTimeout(timer);
           isLive = true;
@@ -85,11 +88,21 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
 
 const SUBSCRIBE = { jsonrpc: '2.0', id: 1, method: 'starknet_subscribeNewHeads', params: {} };
 
-function kindOf(text: string): 'confirmation' | 'refusal' | 'announcement' | 'other' {
-  const message = jsonOf(text);
+function kindOf(message: unknown): 'confirmation' | 'refusal' | 'announcement' | 'other' {
   if (typeof message !== 'object' || message === null) return 'other';
   if ('method' in message) return ANNOUNCEMENTS.has(String(message.method)) ? 'announcement' : 'other';
   // An error without an id is that of the only request.
   if ('error' in message) return 'refusal';
   return 'id' in message && message.id === SUBSCRIBE.id && 'result' in message ? 'confirmation' : 'other';
+}
+
+const refusal = z.object({
+  error: z.object({ code: z.number(), message: z.string().catch(''), data: z.unknown().optional() }),
+});
+
+function reasonOf(message: unknown): string {
+  const { data: found } = refusal.safeParse(message);
+  if (found === undefined) return 'subscription refused';
+  const { code, message: text, data } = found.error;
+  return `subscription refused: ${new RpcError(SUBSCRIBE.method, code, text, data).message}`;
 }

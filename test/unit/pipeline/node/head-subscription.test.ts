@@ -19,8 +19,10 @@ let requests: unknown[];
 /** What the node answers to each request, in turn; then it confirms. */
 let answers: (object | string)[];
 let sockets: WebSocket[];
+let logged: string[];
 
 beforeEach(async () => {
+  logged = [];
   changes = 0;
   requests = [];
   answers = [];
@@ -48,7 +50,7 @@ function send(socket: WebSocket | undefined, message: object | string): void {
 
 function subscribe(): void {
   const { port } = server.address() as AddressInfo;
-  const log = pino({ level: 'silent' });
+  const log = pino({ level: 'warn' }, { write: (line) => void logged.push(line) });
   subscription = headSubscriptions(`ws://127.0.0.1:${port}/ws`, log)(() => (changes += 1));
 }
 
@@ -86,15 +88,25 @@ test('ignores messages that announce no head', async () => {
 });
 
 test.each([
-  ['refused', { jsonrpc: '2.0', id: 1, error: { code: -32601, message: 'Method not found' } }],
-  ['answered with an error of no request', { jsonrpc: '2.0', id: null, error: { code: -32700 } }],
-])('a subscription that is %s is tried again', async (_how, refusal) => {
+  [
+    'refused',
+    { jsonrpc: '2.0', id: 1, error: { code: -32601, message: 'Method not found' } },
+    'subscription refused: starknet_subscribeNewHeads: Method not found (-32601)',
+  ],
+  [
+    'answered with an error of no request',
+    { jsonrpc: '2.0', id: null, error: { code: -32700, message: 'Parse error', data: 'x' } },
+    'subscription refused: starknet_subscribeNewHeads: Parse error: x (-32700)',
+  ],
+  ['refused without a code', { jsonrpc: '2.0', id: 1, error: 'no' }, 'subscription refused'],
+])('a subscription that is %s is tried again, and the log says why', async (_how, refusal, why) => {
   answers = [refusal];
   subscribe();
   await expect.poll(() => requests.length).toBe(1);
   await expect.poll(() => server.clients.size).toBe(0);
   expect(subscription.isLive()).toBe(false);
   expect(changes).toBe(0);
+  expect(JSON.parse(logged[0] ?? '')).toMatchObject({ why });
   await live();
   expect(requests).toHaveLength(2);
 });
@@ -139,7 +151,7 @@ test('connects to an unavailable node once it is back', async () => {
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, 'close');
-  const log = pino({ level: 'silent' });
+  const log = pino({ level: 'warn' }, { write: (line) => void logged.push(line) });
   subscription = headSubscriptions(`ws://127.0.0.1:${port}`, log)(() => (changes += 1));
   await new Promise((resolve) => setTimeout(resolve, 100));
   expect(subscription.isLive()).toBe(false);
