@@ -1,8 +1,10 @@
 import { readFileSync, readdirSync } from 'node:fs';
 
+import { z } from 'zod';
+
 import { AppError } from '../../schemas/errors.ts';
-import { isLockTimeout, inTransaction, unavailable } from './client.ts';
-import type { Pool, PoolClient } from './client.ts';
+import { createPool, isLockTimeout, isTableMissing, inTransaction, sqlRows, unavailable } from './client.ts';
+import type { Pool, PoolClient, Sql } from './client.ts';
 
 const directory = new URL('./migrations/', import.meta.url);
 
@@ -10,6 +12,7 @@ const directory = new URL('./migrations/', import.meta.url);
 const BATCHES_MS = 30_000;
 /** Longest wait for the lock of a table: whoever uses the table waits meanwhile. */
 const TABLE_LOCK_MS = 3000;
+const CHECK_TIMEOUT_MS = 5000;
 
 /**
  * Applies pending migrations in order, in one transaction. They create working state (leases, cursors, recorded blocks,
@@ -20,17 +23,14 @@ const TABLE_LOCK_MS = 3000;
  * @throws STORE_UNAVAILABLE, retryable, when running processes keep locks for too long: nothing is applied
  */
 export async function migrate(pool: Pool): Promise<string[]> {
-  const files = readdirSync(directory)
-    .filter((name) => /^\d{4}_[a-z0-9_-]+\.sql$/.test(name))
-    .toSorted();
+  const files = migrationFiles();
   return await inTransaction(pool, async (tx) => {
     await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.migrate'))");
     await tx.query('CREATE SCHEMA IF NOT EXISTS tds');
     await tx.query(
       'CREATE TABLE IF NOT EXISTS tds.migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
     );
-    const { rows } = await tx.query<{ name: string }>('SELECT name FROM tds.migrations');
-    const applied = new Set(rows.map(({ name }) => name));
+    const applied = await appliedMigrations(tx);
     const unknown = [...applied].filter((name) => !files.includes(name));
     if (unknown.length > 0) {
       throw new AppError(
@@ -53,6 +53,42 @@ export async function migrate(pool: Pool): Promise<string[]> {
     }
     return pending;
   });
+}
+
+/**
+ * Checks that the migrations of this program are applied; a newer program may have applied more.
+ *
+ * @throws `VERSION_MISMATCH`, or a retryable error when PostgreSQL does not answer
+ */
+export async function checkMigrated(url: string): Promise<void> {
+  const pool = createPool(url, { applicationName: 'tds-check', max: 1, queryTimeoutMs: CHECK_TIMEOUT_MS });
+  try {
+    const applied = await appliedMigrations(pool).catch((error: unknown) => {
+      if (isTableMissing(error)) return new Set<string>();
+      throw error;
+    });
+    const first = migrationFiles().find((name) => !applied.has(name));
+    if (first === undefined) return;
+    throw new AppError(
+      'VERSION_MISMATCH',
+      `This database lacks migrations of this release, from ${first} on: run its \`tds migrate\``,
+    );
+  } finally {
+    await pool.end();
+  }
+}
+
+function migrationFiles(): string[] {
+  return readdirSync(directory)
+    .filter((name) => /^\d{4}_[a-z0-9_-]+\.sql$/.test(name))
+    .toSorted();
+}
+
+const migrationRow = z.object({ name: z.string() });
+
+async function appliedMigrations(db: Sql): Promise<Set<string>> {
+  const rows = await sqlRows(db, migrationRow, 'SELECT name FROM tds.migrations');
+  return new Set(rows.map(({ name }) => name));
 }
 
 /**

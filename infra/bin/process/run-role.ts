@@ -9,6 +9,7 @@ import { createLogger } from '../../log.ts';
 import { createMetrics, serveMetrics } from '../../metrics.ts';
 import { checkSessions } from '../../postgres/check-sessions.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
+import { checkMigrated } from '../../postgres/migrate.ts';
 import { isStoreUnavailable } from '../../retry-while-unavailable.ts';
 import { startHeartbeat } from '../../health/heartbeat.ts';
 import { unavailableStores } from './unavailable-stores.ts';
@@ -73,6 +74,8 @@ async function checkDatabase({ name }: Role, config: Config): Promise<boolean> {
   const url = databaseUrlOf(name, config);
   try {
     if (url !== null) await checkSessions(url);
+    // The role of the API may not read the table of migrations.
+    if (url !== null && name !== 'api') await checkMigrated(url);
     return true;
   } catch (error) {
     if (isPostgresUnavailable(error)) return false;

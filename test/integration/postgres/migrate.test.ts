@@ -5,12 +5,13 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { moveCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
+import { checkMigrated, migrate } from '../../../infra/postgres/migrate.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import { lockServed } from '../../../projections/engine/served-lock.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
+import { tds } from '../../support/tds.ts';
 
 const directory = new URL('../../../infra/postgres/migrations/', import.meta.url);
 const files = readdirSync(directory).toSorted();
@@ -107,4 +108,24 @@ it('gives a table free that another transaction keeps locked, and applies nothin
   await reader.query('COMMIT');
   reader.release();
   expect(await migrate(pool)).toEqual(files.filter((file) => file >= '0153'));
+});
+
+it('is required by a role, which accepts those of a newer program', async () => {
+  await migrateBefore('0163');
+  const { code, stdout } = await tds({ ...own.env, STARKNET_RPC_URL: 'http://127.0.0.1:1' }, 'ingest');
+  expect(stdout).toContain(
+    `lacks migrations of this release, from ${files.find((file) => file >= '0163')} on: run its \`tds migrate\``,
+  );
+  expect(code).toBe(1);
+
+  await migrate(pool);
+  await pool.query("INSERT INTO tds.migrations (name) VALUES ('9999_newer.sql')");
+  await checkMigrated(own.env.DATABASE_URL);
+});
+
+it('is missing in an empty database', async () => {
+  await expect(checkMigrated(own.env.DATABASE_URL)).rejects.toMatchObject({
+    code: 'VERSION_MISMATCH',
+    message: expect.stringContaining('from 0001_core.sql on'),
+  });
 });
