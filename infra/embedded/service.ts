@@ -82,14 +82,13 @@ export async function startService(spec: ServiceSpec): Promise<EmbeddedService> 
   try {
     await untilReady(spec, exited);
   } catch (cause) {
+    const failure = describeFailure(exit, spec.readyMs);
     await stop();
     const { lines } = output;
     const printed = lines.length === 0 ? 'It printed nothing.' : `Its last output:\n  ${lines.join('\n  ')}`;
-    throw new AppError(
-      'STORE_UNAVAILABLE',
-      `Embedded ${name} did not start within ${spec.readyMs / 1000} s${describeExit(exit)}. ${printed}`,
-      { cause },
-    );
+    throw new AppError('STORE_UNAVAILABLE', `Embedded ${name} did not start${failure}. ${printed}`, {
+      cause,
+    });
   }
   log.debug({ service: name, ms: Math.round(performance.now() - began) }, 'embedded service ready');
   return { name, url: spec.url, pid: output.serverPid ?? child.pid ?? 0, stop, exited };
@@ -184,7 +183,7 @@ async function stopProgram(spec: ServiceSpec, child: ChildProcess, exited: Promi
   rmSync(spec.pidFile, { force: true });
 }
 
-function describeExit(exit: Exit | null): string {
-  if (exit === null) return '';
-  return exit.signal === null ? ` (exit code ${exit.code})` : ` (exited on ${exit.signal})`;
+function describeFailure(exit: Exit | null, readyMs: number): string {
+  if (exit === null) return ` within ${readyMs / 1000} s`;
+  return exit.signal === null ? `: it exited with code ${exit.code}` : `: it exited on ${exit.signal}`;
 }

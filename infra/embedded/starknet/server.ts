@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 
+import { AppError } from '../../../schemas/errors.ts';
 import { readNumber, runAsProgram } from '../program.ts';
 import { startSimulatedNode } from './node.ts';
 
@@ -32,5 +33,9 @@ const node = await startSimulatedNode({
   intervalMs: readNumber('interval-ms', values['interval-ms']),
   malformed: readNumber('malformed', values.malformed),
   reorgs: every === 0 ? null : { every, maxDepth: readNumber('reorg-depth', values['reorg-depth']) },
+}).catch((error: unknown): never => {
+  if (!(error instanceof AppError)) throw error;
+  process.stderr.write(`${error.message}\n`);
+  process.exit(1);
 });
 runAsProgram(node, { watchStdin: values['watch-stdin'] });

@@ -86,3 +86,10 @@ test('the node exits when its parent is killed', async () => {
   node.orphan();
   await until(() => markOf(node.pid) === null);
 });
+
+test('a folder of another simulated chain is refused in one sentence', async () => {
+  await (await start()).stop();
+  const file = join(dataDir, 'chain.json').replaceAll('.', '\\.');
+  const sentence = `did not start: it exited with code 1\\. Its last output:\n  ${file} belongs to another chain .*: use another folder, .*$`;
+  await expect(start('--seed', 'other')).rejects.toThrow(new RegExp(sentence));
+});
