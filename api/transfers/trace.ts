@@ -2,8 +2,13 @@ import { chunksOf } from '../../infra/chunks.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { createYielding } from '../../infra/yielding.ts';
 import { busyAccounts } from '../../projections/transfer-counts/queries.ts';
-import { tracedOfAccounts, tracedOfBusyAccount, tracedOfToken } from '../../projections/transfers/queries.ts';
-import type { OnTraced, TracedTransfer } from '../../projections/transfers/queries.ts';
+import {
+  tracedOfAccounts,
+  tracedOfBusyAccount,
+  tracedOfToken,
+  tracedRow,
+} from '../../projections/transfers/queries.ts';
+import type { OnTraced, TracedSearch, TracedTransfer } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -15,10 +20,11 @@ import type { ServedTables } from '../../projections/served.ts';
 export const MAX_TRANSFERS_PER_ACCOUNT = 10_000;
 /** Accounts in one statement: the list is a query parameter, and a request line holds one megabyte. */
 const ACCOUNTS_PER_READ = 1000;
-/** Up to this many transfers, reading the whole token once is cheaper: each read by accounts scans granules per account. */
-const MAX_TRANSFERS_OF_WHOLE_TOKEN = 100_000;
 /** Bounds the memory of one answer. */
 export const MAX_TRANSFERS = 400_000;
+/** Costs of a read by accounts, and of each account in it, in transfers of a read of the whole token. */
+const TRANSFERS_PER_READ = 3000;
+const TRANSFERS_PER_ACCOUNT = 40;
 /** The same query would take as long again. */
 const RETRY_AFTER_SECONDS = 60;
 
@@ -68,10 +74,7 @@ export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Fou
     );
   const yielding = createYielding();
   try {
-    const read =
-      trace.transfers <= MAX_TRANSFERS_OF_WHOLE_TOKEN
-        ? await readWholeToken(deps, trace)
-        : readByAccounts(deps, trace);
+    const read = createReader(deps, trace);
     let frontier: Felt[] = [trace.account];
     while (frontier.length > 0) {
       const next: Felt[] = [];
@@ -86,9 +89,11 @@ export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Fou
         }
         if (found.size() > MAX_TRANSFERS) throw tooLarge();
       };
+      let left = frontier.length;
       for (const accounts of chunksOf(frontier, ACCOUNTS_PER_READ)) {
         if (deps.now() > endsAt) throw tooLong();
-        await read(accounts, follow, yielding);
+        await read(accounts, left, follow, yielding);
+        left -= accounts.length;
       }
       frontier = next;
     }
@@ -104,18 +109,10 @@ function tooLarge(): HttpError {
   return invalidInput({ non_field_errors: [`The trace holds more than ${limit} transfers.`] });
 }
 
-/** An account or a transaction is in many transfers: its text is held once. */
 function createFound(): Found & { add(transfer: TracedTransfer): TracedTransfer; size(): number } {
   /** By height and event index. */
   const blocks = new Map<number, Map<number, TracedTransfer>>();
-  const texts = new Map<string, string>();
   let size = 0;
-  const shared = <T extends string>(text: T): T => {
-    const known = texts.get(text);
-    if (known !== undefined) return known as T;
-    texts.set(text, text);
-    return text;
-  };
   return {
     size: () => size,
     add(transfer) {
@@ -124,17 +121,9 @@ function createFound(): Found & { add(transfer: TracedTransfer): TracedTransfer;
       const index = eventIndex(transfer.position, transfer.item);
       const known = block.get(index);
       if (known !== undefined) return known;
-      const { from, to, txhash, fee } = transfer;
-      const stored = {
-        ...transfer,
-        from: shared(from),
-        to: shared(to),
-        txhash: shared(txhash),
-        fee: shared(fee),
-      };
-      block.set(index, stored);
+      block.set(index, transfer);
       size += 1;
-      return stored;
+      return transfer;
     },
     *inOrder() {
       for (const height of Float64Array.from(blocks.keys()).sort()) {
@@ -155,19 +144,52 @@ type ReadTransfers = (
   yielding: () => Promise<void>,
 ) => Promise<void>;
 
+/**
+ * Returns what reads the accounts of a step, of which `left` are not read yet: by accounts, of which each scans granules, until
+ * reading the whole token is cheaper.
+ */
+function createReader(deps: TraceDeps, trace: Trace) {
+  const { clickhouse, tables } = deps;
+  const search: TracedSearch = { token: trace.token, upTo: trace.upTo, row: tracedRow() };
+  const costOfToken = trace.transfers <= MAX_TRANSFERS ? trace.transfers : Infinity;
+  let cost = 0;
+  let whole: ReadTransfers | null = null;
+  return async (
+    accounts: readonly Felt[],
+    left: number,
+    onTransfers: OnTraced,
+    yielding: () => Promise<void>,
+  ): Promise<void> => {
+    const ofStep = TRANSFERS_PER_READ * Math.ceil(left / ACCOUNTS_PER_READ) + TRANSFERS_PER_ACCOUNT * left;
+    if (whole === null && cost + ofStep <= costOfToken) {
+      const busy = await busyAccounts(clickhouse, tables, accounts, MAX_TRANSFERS_PER_ACCOUNT);
+      const ofBusy = (TRANSFERS_PER_READ + MAX_TRANSFERS_PER_ACCOUNT) * busy.size;
+      if (cost + ofStep + ofBusy <= costOfToken) {
+        cost += TRANSFERS_PER_READ + TRANSFERS_PER_ACCOUNT * accounts.length + ofBusy;
+        await readByAccounts(deps, { ...search, hasLegs: trace.hasLegs }, accounts, busy, onTransfers);
+        return;
+      }
+    }
+    whole ??= await readWholeToken(deps, search);
+    await whole(accounts, onTransfers, yielding);
+  };
+}
+
 /** Reads all of the token's transfers into memory. */
 async function readWholeToken(
   { clickhouse, tables }: TraceDeps,
-  { token, upTo }: Trace,
+  search: TracedSearch,
 ): Promise<ReadTransfers> {
   const byAccount = new Map<Felt, TracedTransfer[]>();
-  await tracedOfToken(clickhouse, tables, { token, upTo }, (transfers) => {
+  const add = (account: Felt, transfer: TracedTransfer): void => {
+    const transfersOfAccount = byAccount.get(account);
+    if (transfersOfAccount === undefined) byAccount.set(account, [transfer]);
+    else if (transfersOfAccount.length < MAX_TRANSFERS_PER_ACCOUNT) transfersOfAccount.push(transfer);
+  };
+  await tracedOfToken(clickhouse, tables, search, (transfers) => {
     for (const transfer of transfers) {
-      for (const account of new Set([transfer.from, transfer.to])) {
-        const transfersOfAccount = byAccount.get(account);
-        if (transfersOfAccount === undefined) byAccount.set(account, [transfer]);
-        else if (transfersOfAccount.length < MAX_TRANSFERS_PER_ACCOUNT) transfersOfAccount.push(transfer);
-      }
+      add(transfer.from, transfer);
+      if (transfer.to !== transfer.from) add(transfer.to, transfer);
     }
   });
   return async (accounts, onTransfers, yielding) => {
@@ -178,15 +200,21 @@ async function readWholeToken(
   };
 }
 
-function readByAccounts({ clickhouse, tables }: TraceDeps, { token, upTo, hasLegs }: Trace): ReadTransfers {
-  return async (accounts, onTransfers) => {
-    const busy = await busyAccounts(clickhouse, tables, accounts, MAX_TRANSFERS_PER_ACCOUNT);
-    const others = accounts.filter((account) => !busy.has(account));
-    if (others.length > 0)
-      await tracedOfAccounts(clickhouse, tables, { token, upTo, accounts: others }, onTransfers);
-    for (const account of busy) {
-      const search = { token, upTo, account, most: MAX_TRANSFERS_PER_ACCOUNT, hasLegs };
-      await tracedOfBusyAccount(clickhouse, tables, search, onTransfers);
-    }
-  };
+async function readByAccounts(
+  { clickhouse, tables }: TraceDeps,
+  search: TracedSearch & { readonly hasLegs: boolean },
+  accounts: readonly Felt[],
+  busy: ReadonlySet<Felt>,
+  onTransfers: OnTraced,
+): Promise<void> {
+  const others = accounts.filter((account) => !busy.has(account));
+  if (others.length > 0)
+    await tracedOfAccounts(clickhouse, tables, { ...search, accounts: others }, onTransfers);
+  for (const account of busy)
+    await tracedOfBusyAccount(
+      clickhouse,
+      tables,
+      { ...search, account, most: MAX_TRANSFERS_PER_ACCOUNT },
+      onTransfers,
+    );
 }

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 
-import type { ClickHouse, RowReader, Settings } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, Params, RowParser, RowReader, Settings } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { tokenStandard, uint } from '../../schemas/messages/common.ts';
 import type { ServedTables } from '../served.ts';
-import { amongFelts, feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
-import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
-import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
+import { amongFelts, feltHex, feltParam, feltText, tracedColumns, upToSql } from '../transfer-reads.ts';
+import type { TracedTransfer, TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
+import { ascendingSql, descending } from '../descending.ts';
 
 export {
   MAX_EXPORT_PRICES,
@@ -24,6 +24,7 @@ export {
   MAX_HEIGHT,
   feltFilters,
   newestTransfer,
+  tracedRow,
   transferCount,
   transferPage,
   transferPositions,
@@ -34,6 +35,7 @@ export type {
   FeltFilter,
   PageRead,
   StoredTransfer,
+  TracedTransfer,
   TransferFilters,
   TransferOrder,
   TransferPosition,
@@ -182,44 +184,24 @@ export async function transferHeights(
   return (await clickhouse.rows(query, { token: feltHex(token) })).map(({ height }) => height);
 }
 
-const tracedRow = z
-  .object({
-    o_from: feltText,
-    o_to: feltText,
-    o_amount: uint,
-    o_txhash: feltText,
-    o_timestamp: uint32,
-    o_block: ascending,
-    o_position: ascending,
-    o_item: ascending,
-    o_fee: uint,
-  })
-  .transform((row) => ({
-    from: row.o_from,
-    to: row.o_to,
-    amount: row.o_amount,
-    txhash: row.o_txhash,
-    timestamp: row.o_timestamp,
-    block: row.o_block,
-    position: row.o_position,
-    item: row.o_item,
-    fee: row.o_fee,
-  }));
-/** A transfer of one token, as much of it as a trace shows. */
-export type TracedTransfer = z.infer<typeof tracedRow>;
-
-const tracedColumns = `hex(from_address) AS o_from, hex(to_address) AS o_to, amount AS o_amount, hex(tx_hash) AS o_txhash,
-  timestamp AS o_timestamp, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item, fee AS o_fee`;
-
 /** Takes transfers as they are read, in the order of the read. */
 export type OnTraced = (transfers: readonly TracedTransfer[]) => void;
 
+/** Which transfers of a token a trace reads. */
+export interface TracedSearch {
+  readonly token: Felt;
+  /** The highest height. */
+  readonly upTo: number;
+  /** One for all reads of the trace. */
+  readonly row: RowParser<TracedTransfer>;
+}
+
 async function readTraced(
   clickhouse: ClickHouse,
-  { name, rows, params }: { name: string; rows: string; params: Readonly<Record<string, unknown>> },
+  { name, rows, row, params }: { name: string; rows: string; row: TracedSearch['row']; params: Params },
   onTransfers: OnTraced,
 ): Promise<void> {
-  const query = { name, sql: `SELECT ${tracedColumns} FROM ${rows}`, row: tracedRow };
+  const query = { name, sql: `SELECT ${tracedColumns} FROM ${rows}`, row, isText: true as const };
   await clickhouse.eachPart(query, params, onTransfers, { settings: { max_result_rows: 0 } });
 }
 
@@ -227,26 +209,26 @@ async function readTraced(
 export async function tracedOfToken(
   clickhouse: ClickHouse,
   tables: ServedTables,
-  { token, upTo }: { token: Felt; upTo: number },
+  { token, upTo, row }: TracedSearch,
   onTransfers: OnTraced,
 ): Promise<void> {
   const rows = `${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')} ${upToSql(upTo)}
     ORDER BY block_desc, position_desc, item_desc`;
   const params = { token: feltHex(token), up_to: descending(upTo) };
-  await readTraced(clickhouse, { name: 'transfers.of-token', rows, params }, onTransfers);
+  await readTraced(clickhouse, { name: 'transfers.of-token', rows, row, params }, onTransfers);
 }
 
 /** A token's transfers from or to any of these accounts; one between two of them comes twice. */
 export async function tracedOfAccounts(
   clickhouse: ClickHouse,
   tables: ServedTables,
-  { token, accounts, upTo }: { token: Felt; accounts: readonly Felt[]; upTo: number },
+  { token, accounts, upTo, row }: TracedSearch & { readonly accounts: readonly Felt[] },
   onTransfers: OnTraced,
 ): Promise<void> {
   const rows = `${tables.table('account_feed')} FINAL
     WHERE account ${amongFelts('accounts')} AND token = ${feltParam('token')} ${upToSql(upTo)}`;
   const params = { token: feltHex(token), accounts: accounts.map(feltHex), up_to: descending(upTo) };
-  await readTraced(clickhouse, { name: 'transfers.of-accounts', rows, params }, onTransfers);
+  await readTraced(clickhouse, { name: 'transfers.of-accounts', rows, row, params }, onTransfers);
 }
 
 /**
@@ -256,10 +238,10 @@ export async function tracedOfAccounts(
 export async function tracedOfBusyAccount(
   clickhouse: ClickHouse,
   tables: ServedTables,
-  search: { token: Felt; account: Felt; upTo: number; most: number; hasLegs: boolean },
+  search: TracedSearch & { readonly account: Felt; readonly most: number; readonly hasLegs: boolean },
   onTransfers: OnTraced,
 ): Promise<void> {
-  const { token, account, upTo, most, hasLegs } = search;
+  const { token, account, upTo, row, most, hasLegs } = search;
   const place = 'block_desc, position_desc, item_desc';
   const rows = `${tables.table('transfers')} FINAL
     WHERE token = ${feltParam('token')} AND (${place}) IN (
@@ -267,7 +249,7 @@ export async function tracedOfBusyAccount(
       WHERE account = ${feltParam('account')} AND token = ${feltParam('token')} ${upToSql(upTo)}
       ORDER BY ${place} LIMIT {most:UInt32})`;
   const params = { token: feltHex(token), account: feltHex(account), most, up_to: descending(upTo) };
-  await readTraced(clickhouse, { name: 'transfers.of-busy-account', rows, params }, onTransfers);
+  await readTraced(clickhouse, { name: 'transfers.of-busy-account', rows, row, params }, onTransfers);
 }
 
 const hashRow = z.object({ o_hash: feltText });

@@ -6,6 +6,7 @@ import { transferRoutes } from '../../../../api/transfers/routes.ts';
 import type { TransferRouteDeps } from '../../../../api/transfers/routes.ts';
 import type { ClickHouse, ReadOptions } from '../../../../infra/clickhouse/client.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
+import type { Felt } from '../../../../schemas/felt.ts';
 
 const [account, token] = [toFelt(0xa11cen), toFelt(0xc01n)];
 
@@ -15,7 +16,11 @@ const untilAborted = async (options?: ReadOptions): Promise<never> =>
   });
 
 /** A ClickHouse whose reads of a trace are these, and on which everything before them answers. */
-function tracingBy(eachPart: ClickHouse['eachPart'], transfersOfToken: number): ClickHouse {
+function tracingBy(
+  eachPart: ClickHouse['eachPart'],
+  transfersOfToken: number,
+  busy: readonly Felt[],
+): ClickHouse {
   const unused = async (): Promise<never> => {
     throw new Error('not expected');
   };
@@ -26,7 +31,7 @@ function tracingBy(eachPart: ClickHouse['eachPart'], transfersOfToken: number): 
         { i: 1, total: transfersOfToken },
       ],
       'transfers.kind': [{ kind: 'erc20' }],
-      'transfer-counts.busy': [],
+      'transfer-counts.busy': busy.map((one) => ({ account: one.slice(2).toUpperCase() })),
     };
     const answer = answers[query.name];
     if (answer !== undefined) return answer.map((row) => query.row.parse(row));
@@ -49,9 +54,14 @@ function tracingBy(eachPart: ClickHouse['eachPart'], transfersOfToken: number): 
 const hanging: ClickHouse['eachPart'] = async (_query, _params, _onRows, options) =>
   await untilAborted(options);
 
-async function traced(eachPart: ClickHouse['eachPart'], transfersOfToken: number, traceBudgetMs: number) {
+async function traced(
+  eachPart: ClickHouse['eachPart'],
+  transfersOfToken: number,
+  traceBudgetMs: number,
+  busy: readonly Felt[] = [],
+) {
   const deps: TransferRouteDeps = {
-    clickhouseFor: limitReads(tracingBy(eachPart, transfersOfToken)),
+    clickhouseFor: limitReads(tracingBy(eachPart, transfersOfToken, busy)),
     pool: {
       query: async () => ({ rows: [] }),
     } as unknown as TransferRouteDeps['pool'],
@@ -96,24 +106,14 @@ test.each([
   },
 );
 
-const hexOf = (felt: string): string => felt.slice(2).toUpperCase();
-/** A transfer of the account to itself, as ClickHouse returns it. */
-const toItself = {
-  o_from: hexOf(account),
-  o_to: hexOf(account),
-  o_txhash: hexOf(token),
-  o_amount: '1',
-  o_fee: '0',
-  o_timestamp: 1_700_000_000,
-  o_block: 0,
-  o_position: 0,
-  o_item: 0,
-};
+/** A transfer, as ClickHouse returns it: its block, position and item are 0xffffffff minus these. */
+const lineOf = (from: Felt, to: Felt, block = 0): string =>
+  [from, to, 1, token, 1_700_000_000, 0xffff_ffff - block, 0xffff_ffff, 0xffff_ffff, 0].join('\t');
 const placeOf = (n: number) => ({ block: n >> 10, position: n & 1023, item: 0 });
 
 test('a trace of too many transfers is answered 400 without a Retry-After: it would be as large again', async () => {
   const eachPart: ClickHouse['eachPart'] = async (query, _params, onRows) => {
-    const one = query.row.parse(toItself);
+    const one = query.row.parse(lineOf(account, account));
     onRows(Array.from({ length: 400_001 }, (_, n) => Object.assign({}, one, placeOf(n))));
   };
   await expect(traced(eachPart, 1_000_000, 60_000)).rejects.toMatchObject({
@@ -122,4 +122,46 @@ test('a trace of too many transfers is answered 400 without a Retry-After: it wo
     message: 'The trace holds more than 400,000 transfers.',
     headers: {},
   });
+});
+
+const byAccounts = (reads: number): string[] => Array.from({ length: reads }, () => 'transfers.of-accounts');
+
+test.each([
+  [100, 0, ['transfers.of-token']],
+  [400_000, 0, byAccounts(1)],
+  [400_000, 2000, byAccounts(3)],
+  [400_000, 12_000, [...byAccounts(1), 'transfers.of-token']],
+  [400_001, 12_000, byAccounts(13)],
+])(
+  'a trace in a token of %i transfers that reaches %i other accounts reads the whole token once that is cheaper',
+  async (transfers, others, expected) => {
+    const reads: string[] = [];
+    const eachPart: ClickHouse['eachPart'] = async (query, _params, onRows) => {
+      reads.push(query.name);
+      const lines = Array.from({ length: others + 1 }, (_, n) =>
+        lineOf(account, toFelt(0xa11cen + BigInt(n)), n),
+      );
+      onRows(
+        reads.length === 1 || query.name === 'transfers.of-token'
+          ? lines.map((line) => query.row.parse(line))
+          : [],
+      );
+    };
+    const { body } = await traced(eachPart, transfers, 60_000);
+    expect(Array.from(body as Iterable<unknown>)).toHaveLength(others + 1);
+    expect(reads).toEqual(expected);
+  },
+);
+
+test.each([
+  [16_000, 'transfers.of-token'],
+  [17_000, 'transfers.of-busy-account'],
+])('a trace of a busy account in a token of %i transfers reads %s', async (transfers, expected) => {
+  const reads: string[] = [];
+  const eachPart: ClickHouse['eachPart'] = async (query, _params, onRows) => {
+    reads.push(query.name);
+    onRows([query.row.parse(lineOf(account, account))]);
+  };
+  await traced(eachPart, transfers, 60_000, [account]);
+  expect(reads).toEqual([expected]);
 });
