@@ -1,6 +1,9 @@
 import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
 
-/** SQL of the figures of periods, the same for a pass and for a reader that computes the present period. */
+/**
+ * SQL of the figures of periods. `queries.ts` computes a token's present period by `tokenFigures`, too, and the chain's by SQL
+ * that must count the same as `chainFigures`.
+ */
 
 /** Lengths of the periods, in seconds. */
 export const HOUR_SECONDS = 3600;
