@@ -33,9 +33,12 @@ export interface HoldersRead {
   readonly limit: number;
 }
 
-const totalsRow = z
-  .object({ holders: z.coerce.number(), high: uint, low: uint })
-  .transform(({ holders, high, low }): HolderTotals => ({ holders, sum: (high << 128n) + low }));
+const sums = { holders: z.coerce.number(), high: uint, low: uint };
+const totalsOf = ({ holders, high, low }: z.infer<z.ZodObject<typeof sums>>): HolderTotals => ({
+  holders,
+  sum: (high << 128n) + low,
+});
+const totalsRow = z.object(sums).transform(totalsOf);
 
 const NOBODY: HolderTotals = { holders: 0, sum: 0n };
 
@@ -115,6 +118,13 @@ async function ranks(
   return await clickhouse.rows({ name: 'token-holders.ranks', sql, row: rankRow }, params, { settings });
 }
 
+const upToRow = z
+  .object({ ...sums, page: z.array(z.tuple([feltText, uint])) })
+  .transform(({ page, ...totals }) => ({
+    holders: page.map(([account, balance]): Holder => ({ account, balance })),
+    totals: totalsOf(totals),
+  }));
+
 /** Page and totals at a height, summed from the token's transfers up to it: for tokens with few. */
 export async function holdersUpTo(
   clickhouse: RowReader,
@@ -127,24 +137,20 @@ export async function holdersUpTo(
       FROM ${tables.table('transfers')} FINAL
       WHERE token = ${feltParam('token')} AND block_desc >= {upTo:UInt32} AND kind != 'unknown'
     ) WHERE account != ${ZERO_ADDRESS} GROUP BY account HAVING sum(moved) > 0`;
-  const params = { token: feltHex(token), upTo: descending(upTo) };
-  const beyond =
+  const isBeyond =
     after === null
-      ? ''
-      : `WHERE balance < {balance:UInt256} OR (balance = {balance:UInt256} AND account > ${feltParam('after')})`;
-  const page = `SELECT hex(account) AS o_account, toString(balance) AS o_balance FROM (${balances}) ${beyond}
-    ORDER BY balance DESC, account LIMIT {limit:UInt32}`;
-  const high = `sum(${upperHalf('balance')})`;
-  const low = `sum(${lowerHalf('balance')})`;
-  const sums = `SELECT count() AS holders, toString(${high}) AS high, toString(${low}) AS low FROM (${balances})`;
+      ? '1'
+      : `(balance < {balance:UInt256} OR (balance = {balance:UInt256} AND account > ${feltParam('after')}))`;
+  // In one statement: two would sum the balances twice.
+  const sql = `SELECT count() AS holders, toString(sum(${upperHalf('balance')})) AS high, toString(sum(${lowerHalf('balance')})) AS low,
+      arrayMap(one -> (hex(one.2), toString(bitNot(one.1))),
+        groupArraySortedIf(${limit})((bitNot(balance), account), ${isBeyond})) AS page
+    FROM (${balances})`;
   const position = after === null ? {} : { balance: after.balance, after: feltHex(after.account) };
-  const [holders, [totals = NOBODY]] = await Promise.all([
-    clickhouse.rows(
-      { name: 'token-holders.up-to', sql: page, row: rankRow },
-      { ...params, ...position, limit },
-      { settings },
-    ),
-    clickhouse.rows({ name: 'token-holders.sums-up-to', sql: sums, row: totalsRow }, params, { settings }),
-  ]);
-  return { holders, totals };
+  const [row] = await clickhouse.rows(
+    { name: 'token-holders.up-to', sql, row: upToRow },
+    { token: feltHex(token), upTo: descending(upTo), ...position },
+    { settings },
+  );
+  return row ?? { holders: [], totals: NOBODY };
 }
