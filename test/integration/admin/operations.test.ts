@@ -31,6 +31,8 @@ import { eventually } from '../../support/service.ts';
 let world: AdminWorld;
 let publisher: Publisher;
 const workers: { stop(): Promise<void> }[] = [];
+/** How often workers have listed pending operations, as each does in every round. */
+let lists = 0;
 
 beforeAll(async () => {
   world = await adminWorld();
@@ -58,9 +60,13 @@ function quickClock(): Clock {
   };
 }
 function startWorker(runTds: RunTds = refuse, pool: Pool = world.api.pool, clock = quickClock()): void {
+  const query: Pool['query'] = async (statement, values) => {
+    if (values?.[2] === ABANDONED_SECONDS) lists += 1;
+    return await pool.query(statement, values);
+  };
   workers.push(
     startOperations({
-      pool,
+      pool: { ...pool, query },
       publisher,
       runTds,
       clock,
@@ -68,6 +74,11 @@ function startWorker(runTds: RunTds = refuse, pool: Pool = world.api.pool, clock
     }),
   );
 }
+
+const listed = async (more: number): Promise<void> => {
+  const enough = lists + more;
+  await until(async () => lists >= enough);
+};
 
 const idOf = (position: number): string => `${toFelt(0xb10cn)}:${position}`;
 async function quarantineEvent(position: number, block: number): Promise<void> {
@@ -297,7 +308,7 @@ test('a process writes nothing about an operation that another one has claimed s
   await eventually(async () => expect(await count(`${row} = 2`)).toBe(1));
   const { pool } = world.api;
   await pool.query("UPDATE tds.operations SET attempts = 3, updated_at = 'epoch' WHERE id = 'taken-over'");
-  await new Promise((resolve) => setTimeout(resolve, 1500));
+  await listed(3);
   expect(await count(`${row} = 3 AND updated_at = 'epoch'`)).toBe(1);
   run.reject(new Error('Another process is verifying'));
   for (const worker of workers.splice(0)) await worker.stop();
@@ -309,25 +320,16 @@ test.each([
   ['an outage, in which its process could not show that it runs it', 20_000],
   ['the start of a process, before which there may have been an outage', 0],
 ])('an operation is not taken over right after %s', async (_, outageMs) => {
-  const { pool } = world.api;
   const id = `running-elsewhere-${outageMs}`;
   const untouched = async (): Promise<void> =>
     expect(await count('tds.operations WHERE id = $1 AND attempts = 1', [id])).toBe(1);
-  let [time, lists] = [0, 0];
-  const query: Pool['query'] = async (statement, values) => {
-    if (values?.[2] === ABANDONED_SECONDS) lists += 1;
-    return await pool.query(statement, values);
-  };
+  let time = 0;
   const clock = {
     ...systemClock,
     now: () => time,
     sleep: async (_ms: number, signal?: AbortSignal) => await systemClock.sleep(20, signal),
   };
-  startWorker(async () => 'verified', { ...pool, query }, clock);
-  const listed = async (more: number): Promise<void> => {
-    const enough = lists + more;
-    await until(async () => lists >= enough);
-  };
+  startWorker(async () => 'verified', undefined, clock);
   await listed(1);
   time += outageMs;
   await abandonedRow(id, 'verify.start', 'all');
@@ -359,7 +361,7 @@ test('an operation is carried out once, however many are asked for after it', as
      FROM generate_series(1, 500) AS i`,
   );
   await ask();
-  await new Promise((resolve) => setTimeout(resolve, 2500));
+  await listed(3);
   expect([runs, (await operation(first)).detail]).toEqual([2, 'run 1']);
   await world.api.pool.query("DELETE FROM tds.operations WHERE starts_with(id, 'later ')");
 });
@@ -384,7 +386,7 @@ test('a rebuild that a process seems to have abandoned is begun again only once 
   await abandonedRow('cut-off', 'rebuild.start', 'tokens');
   await withRebuildLock(pool, ['tokens'], async () => {
     startWorker(async () => 'rebuilt');
-    await new Promise((resolve) => setTimeout(resolve, 2500));
+    await listed(20); // a worker takes over only after 15 rounds of its own
     expect(await count("tds.operations WHERE id = 'cut-off' AND attempts = 1 AND state = 'running'")).toBe(1);
   });
   await eventually(async () =>
