@@ -28,8 +28,8 @@ export function isoOrNull(millis: number | null): string | null {
 let formatted = { seconds: 0, text: '1970-01-01T00:00:00Z' };
 
 /**
- * The time of a block, in Unix seconds, without a fraction. Consecutive rows mostly share a block's time: keeping its text takes 7 instead
- * of 20 ms for 28,800 rows.
+ * The time of a block, in Unix seconds, without a fraction. Consecutive rows mostly share a block's time: keeping its text takes
+ * 7 instead of 20 ms for 28,800 rows.
  */
 export function isoSeconds(seconds: number): string {
   if (formatted.seconds !== seconds)

@@ -175,15 +175,14 @@ interface JsonAnswer {
   readonly bytes: number;
 }
 
-const EXCERPTED: readonly unknown[] = ['NODE_ANSWER_INVALID', 'NODE_UNREACHABLE'];
-
-/** Adds the beginning of the answer to an error about it. */
+/** Adds the beginning of the answer to an error about it. A JSON-RPC error of the node stays as it is. */
 function withExcerpt<T>(read: () => T, excerpt: () => string): T {
   try {
     return read();
   } catch (error) {
-    const shown = error instanceof AppError && EXCERPTED.includes(error.code) ? excerpt() : '';
-    if (!(error instanceof AppError) || shown === '') throw error;
+    if (!(error instanceof AppError) || error instanceof RpcError) throw error;
+    const shown = excerpt();
+    if (shown === '') throw error;
     const { code, message, retryable, details } = error;
     throw new AppError(code, `${message}; the answer begins with ${shown}`, { retryable, details });
   }

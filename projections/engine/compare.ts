@@ -23,6 +23,7 @@ export interface BucketDifference {
   readonly theirs: Sum;
 }
 
+/** The number of rows of a table or bucket, and a checksum of them. */
 export const sumRow = z.object({ rows: z.coerce.number(), checksum: z.string() });
 export type Sum = z.infer<typeof sumRow>;
 export const isSameSum = (a: Sum, b: Sum): boolean => a.rows === b.rows && a.checksum === b.checksum;

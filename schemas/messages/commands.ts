@@ -30,6 +30,7 @@ const envelope = {
   request_hash: sha256.nullable(),
 };
 
+/** The schema of a command, by the fields of its body. */
 const command = <T extends string, B extends z.ZodRawShape>(type: T, body: B) =>
   z.object({ ...envelope, type: z.literal(type), body: z.object(body) });
 

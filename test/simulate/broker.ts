@@ -1,3 +1,4 @@
+import { jsonOf } from '../../infra/json.ts';
 import type { Kafka, LogMessage, Publisher } from '../../infra/kafka/client.ts';
 import { readRanges } from '../../infra/kafka/read-ranges.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -179,14 +180,6 @@ export function createBroker(world: BrokerWorld): SimBroker {
     },
   };
   return broker;
-}
-
-function jsonOf(value: Buffer): unknown {
-  try {
-    return JSON.parse(value.toString('utf8'));
-  } catch {
-    return null;
-  }
 }
 
 function unavailable(): AppError {
