@@ -10,7 +10,7 @@ const attempt = {
   observed_at: unixMillis,
 };
 
-/** A field of the metadata document; null if absent or not a string. */
+/** A field of the metadata document, with the token id in place of `{id}`; null if absent or not a string. */
 const documentField = z.string().nullable();
 
 export const nftMessage = z.discriminatedUnion('type', [

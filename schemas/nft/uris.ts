@@ -55,7 +55,7 @@ function pathText(path: string): string {
   return segments.join('/').replaceAll('#', '%23');
 }
 
-/** Replaces `{id}` in an ERC-1155 URI by the id: 64 lower-case hex digits without 0x. */
-export function substituteTokenId(uri: string, id: bigint): string {
-  return uri.replaceAll('{id}', id.toString(16).padStart(64, '0'));
+/** Replaces `{id}` in a URI, or in a value of a metadata document, by the id: 64 lower-case hex digits without 0x (ERC-1155). */
+export function substituteTokenId(text: string, id: bigint): string {
+  return text.replaceAll('{id}', id.toString(16).padStart(64, '0'));
 }

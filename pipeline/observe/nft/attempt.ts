@@ -57,7 +57,7 @@ export async function attemptNft(
     const id = BigInt(tokenId);
     uri = await readTokenUri(deps.node, { token, id, standard }, deps.callForms, { signal });
     source = fetcher.locate(uri, id);
-    const metadata = await fetchMetadata(deps, source, signal);
+    const metadata = await fetchMetadata(deps, source, id, signal);
     if (metadata === null) {
       await deps.onNoMetadata(task, source.host);
       return null;
@@ -86,6 +86,7 @@ export async function attemptNft(
 async function fetchMetadata(
   { fetcher, hosts, onGatewayResult }: AttemptDeps,
   source: Source,
+  id: bigint,
   signal: AbortSignal,
 ): Promise<Metadata | null> {
   const { host } = source;
@@ -93,7 +94,7 @@ async function fetchMetadata(
   try {
     const body = await fetcher.fetch(source, signal);
     if (host === GATEWAY) onGatewayResult(null);
-    return readMetadata(body);
+    return readMetadata(body, id);
   } catch (error) {
     if (signal.aborted) throw error;
     // Whatever an untrusted answer causes counts as a failure of that NFT.

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
+import { substituteTokenId } from '../../../schemas/nft/uris.ts';
 import { storable } from '../../../schemas/text.ts';
 import { unavailable } from './failure.ts';
 
@@ -31,16 +32,16 @@ const MAX_LINK = 4096;
 const MAX_DATA_LINK = 524_288;
 
 /**
- * Parses a metadata document: JSON, an image, or SVG markup.
+ * Parses the metadata document of a token id: JSON, an image, or SVG markup.
  *
  * @throws MetadataFailure for anything else
  */
-export function readMetadata(body: Body): Metadata {
+export function readMetadata(body: Body, id: bigint): Metadata {
   if (isImage(body.type)) return { ...EMPTY, image: link(body.uri) };
   const text = body.bytes.toString('utf8').replace(/^\uFEFF/, '');
   if (isSvg(text)) return { ...EMPTY, image: link(svgUri(text)) };
   if (depthOf(text) > MAX_DEPTH) throw unavailable(`the metadata is nested deeper than ${MAX_DEPTH}`);
-  const document = z.record(z.string(), z.unknown()).safeParse(parse(text)).data;
+  const document = z.record(z.string(), z.unknown()).safeParse(parse(text, id)).data;
   if (document === undefined) throw unavailable('the metadata is not a JSON object');
   return {
     name: scalarText(document['name'], MAX_NAME),
@@ -64,11 +65,12 @@ const EMPTY: Metadata = {
 };
 
 /** Keeps numbers as text: `JSON.parse` rounds those above 2^53. */
-function parse(text: string): unknown {
+function parse(text: string, id: bigint): unknown {
   try {
-    return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) =>
-      typeof value === 'number' ? (context?.source ?? String(value)) : value,
-    );
+    return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) => {
+      if (typeof value === 'string') return substituteTokenId(value, id);
+      return typeof value === 'number' ? (context?.source ?? String(value)) : value;
+    });
   } catch {
     return undefined;
   }

@@ -7,8 +7,9 @@ import { MetadataFailure } from '../../../../../pipeline/observe/nft/failure.ts'
 import { nftMessage } from '../../../../../schemas/messages/nft.ts';
 import { isStorable } from '../../../../../schemas/text.ts';
 
+const ID = 0x1fn;
 const read = (text: string | Buffer, type = 'application/json') =>
-  readMetadata({ bytes: Buffer.from(text), type, uri: 'https://x.example/1' });
+  readMetadata({ bytes: Buffer.from(text), type, uri: 'https://x.example/1' }, ID);
 const json = (document: unknown) => read(JSON.stringify(document));
 const empty = {
   name: null,
@@ -30,6 +31,21 @@ describe('readMetadata', () => {
       attributes: [{ trait_type: 'claws', value: 'two' }],
     };
     expect(json(document)).toEqual(document);
+  });
+
+  it('replaces {id} in every value', () => {
+    const hex = `${'0'.repeat(62)}1f`;
+    const document = {
+      name: '#{id}',
+      image: 'https://items.example/{id}.png?of={id}',
+      attributes: [{ trait_type: '{id}', value: { '{id}': ['{id}'] } }],
+    };
+    expect(json(document)).toEqual({
+      ...empty,
+      name: `#${hex}`,
+      image: `https://items.example/${hex}.png?of=${hex}`,
+      attributes: [{ trait_type: hex, value: `{"{id}":["${hex}"]}` }],
+    });
   });
 
   it.each([null, 1, true, 'text', [1], { a: 1 }, '', 1.5e300])('accepts %j in every field', (value) => {
@@ -122,7 +138,7 @@ describe('readMetadata', () => {
     // Three bytes in UTF-8.
     const wide = '\uFFFD'.repeat(1000);
     const attributes = Array.from({ length: 400 }, () => ({ trait_type: wide, value: wide }));
-    const limited = readMetadata({ bytes: Buffer.from(JSON.stringify({ attributes })), type: '', uri: '' });
+    const limited = json({ attributes });
     expect(limited.attributes).toHaveLength(10);
     expect(read('\uFEFF{"name":"a\\u0000\\ud800"}').name).toBe('a\u2400\uFFFD');
   });

@@ -54,6 +54,6 @@ it.each(['ipfs://bafy/1.png', 'https://images.example/1.png'])(
     const { signal } = new AbortController();
     const body = await redirected.fetch(redirected.locate(uri, 1n), signal);
     expect(called).toHaveLength(2);
-    expect(readMetadata(body).image).toBe(uri);
+    expect(readMetadata(body, 1n).image).toBe(uri);
   },
 );
