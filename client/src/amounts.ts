@@ -1,4 +1,4 @@
-/** The exact value of a decimal text with a number of decimals, as text: `formatAmount(1_500_000n, 6)` is `1.5`. */
+/** A raw integer as an exact amount of whole tokens: `formatAmount(1_500_000n, 6)` is `1.5`. */
 export function formatAmount(amount: bigint, decimals: number): string {
   const sign = amount < 0n ? '-' : '';
   const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0');
