@@ -17,7 +17,8 @@ export function periodText(begin: Date, interval?: Interval): string {
   return utcTime(begin).slice(0, interval === '1 month' ? 7 : 10);
 }
 
-const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 /** Days from the Monday of a week to its other days, by the number of `getUTCDay`. */
 const SINCE_MONDAY = [6, 0, 1, 2, 3, 4, 5] as const;
 
@@ -36,10 +37,15 @@ export function sumDays(days: readonly Period[], interval: '1 week' | '1 month')
   return [...sums.values()];
 }
 
-function beginOf(day: Date, interval: '1 week' | '1 month'): string {
-  const begin =
-    interval === '1 month'
-      ? Date.UTC(day.getUTCFullYear(), day.getUTCMonth())
-      : day.getTime() - (SINCE_MONDAY[day.getUTCDay()] ?? 0) * DAY_MS;
-  return new Date(begin).toISOString();
+/** When the hour, day, week or month of UTC begins that holds a time; ISO 8601. */
+export function beginOf(time: Date, interval: Interval): string {
+  const ms = time.getTime();
+  const day = ms - (ms % DAY_MS);
+  const begins: Readonly<Record<Interval, number>> = {
+    '1 hour': ms - (ms % HOUR_MS),
+    '1 day': day,
+    '1 week': day - (SINCE_MONDAY[time.getUTCDay()] ?? 0) * DAY_MS,
+    '1 month': Date.UTC(time.getUTCFullYear(), time.getUTCMonth()),
+  };
+  return new Date(begins[interval]).toISOString();
 }

@@ -4,7 +4,7 @@ import type { TokenDataClient } from 'token-data-service-client';
 
 import { amountText, countOf, numberText, printable, usdText } from '../format.ts';
 import { useLoad } from '../loading.ts';
-import { sumDays } from '../periods.ts';
+import { beginOf, sumDays } from '../periods.ts';
 import type { Interval, Period } from '../periods.ts';
 import type { PlotPoint } from '../plot-ranges.ts';
 import { Choice, Loading, Panel } from '../ui/parts.tsx';
@@ -34,7 +34,8 @@ export function Charts({ token }: { readonly token: TokenRow }): JSX.Element {
   const [kind, setKind] = useState<'candles' | 'line'>('candles');
   const charts = useLoad(
     async (api, signal) => {
-      const start_time = new Date(Date.now() - spans[interval] * DAY_MS).toISOString();
+      // A price is of the whole period that holds this time; transfers are counted in hours and days that begin at or after it.
+      const start_time = beginOf(new Date(Date.now() - spans[interval] * DAY_MS), interval);
       const [prices, activity] = await Promise.all([
         token.is_erc20 ? pricesOf(api, token.address, interval, start_time, signal) : [],
         activityOf(api, token, interval, start_time, signal),

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { localTime } from '../../../console/src/format.ts';
-import { periodText, sumDays } from '../../../console/src/periods.ts';
+import { beginOf, periodText, sumDays } from '../../../console/src/periods.ts';
 
 const day = (time: string, volume: string, transfers: number) => ({
   time: `${time}T00:00:00Z`,
@@ -30,6 +30,16 @@ test('sums days to months', () => {
     { time: '2026-02-01T00:00:00.000Z', volume: '340282366920938463463374607431768211456', transfers: 1 },
     { time: '2026-03-01T00:00:00.000Z', volume: '1111', transfers: 30 },
   ]);
+});
+
+test.each([
+  ['1 hour', '2026-03-01T12:00:00.000Z'],
+  ['1 day', '2026-03-01T00:00:00.000Z'],
+  ['1 week', '2026-02-23T00:00:00.000Z'],
+  ['1 month', '2026-03-01T00:00:00.000Z'],
+] as const)('finds the begin of %s in UTC', (interval, begin) => {
+  expect(beginOf(new Date('2026-03-01T12:34:56.789Z'), interval)).toBe(begin);
+  expect(beginOf(new Date(begin), interval)).toBe(begin);
 });
 
 test('days, weeks and months have their date in UTC, hours their local time', () => {
