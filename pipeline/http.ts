@@ -36,6 +36,8 @@ export interface HttpClient {
       readonly signal?: AbortSignal | undefined;
       /** Whether the body is an answer although its status asks for another attempt. */
       readonly isAnswer?: ((body: Buffer) => boolean) | undefined;
+      /** What to add to the message of an error about the status. */
+      readonly describe?: (body: Buffer) => string;
     },
   ): Promise<HttpAnswer>;
   close(): Promise<void>;
@@ -50,7 +52,7 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
   const agent = new Agent({ connections: options.maxConcurrent, pipelining: 1, keepAliveTimeout: 30_000 });
   let closed = false;
   return {
-    async exchange(url, { json, signal, isAnswer }) {
+    async exchange(url, { json, signal, isAnswer, describe = () => '' }) {
       const timeout = AbortSignal.timeout(timeoutMs);
       try {
         const response = await request(url, {
@@ -79,7 +81,7 @@ export function createHttpClient(options: HttpClientOptions): HttpClient {
         const body = Buffer.concat(chunks);
         const isFailure = status === 408 || status === 425 || status === 429 || status >= 500;
         if (isFailure && isAnswer?.(body) !== true) {
-          throw new AppError(unreachable, `${errorPrefix}HTTP ${status}`, {
+          throw new AppError(unreachable, `${errorPrefix}HTTP ${status}${describe(body)}`, {
             retryable: true,
             details: { retryAfterMs: readRetryAfter(response.headers['retry-after'], clock.wallTime()) },
           });

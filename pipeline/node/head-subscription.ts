@@ -5,6 +5,7 @@ import { jsonOf } from '../../infra/json.ts';
 import type { Logger } from '../../infra/log.ts';
 import { backoffMs } from '../../infra/retry.ts';
 import { RpcError } from './errors.ts';
+import { createMask } from './excerpt.ts';
 
 /** A node that does not answer, or says no, is asked again at this pace. */
 const RETRY = { baseMs: 500, maxMs: 60_000 };
@@ -30,6 +31,7 @@ export type SubscribeToHeads = (onAnnouncement: () => void) => HeadSubscription;
  * until closed. An announcement is a wake-up call and never data: its content is not read, and nodes miss some.
  */
 export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
+  const mask = createMask(url);
   return (onAnnouncement) => {
     let socket: WebSocket | null = null;
     let timer: NodeJS.Timeout | undefined;
@@ -57,7 +59,7 @@ export function headSubscriptions(url: string, log: Logger): SubscribeToHeads {
         if (socket !== opened) return;
         const message = jsonOf(data);
         const kind = kindOf(message);
-        if (kind === 'refusal') return lost(reasonOf(message));
+        if (kind === 'refusal') return lost(mask(reasonOf(message)));
         if (kind === 'confirmation') {
           clearTimeout(timer);
           isLive = true;

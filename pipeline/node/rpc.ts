@@ -7,7 +7,8 @@ import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { createHttpClient, retryAfterMs } from '../http.ts';
 import type { HttpAnswer } from '../http.ts';
 import { RpcError, invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
-import { createExcerpt } from './excerpt.ts';
+import { createMask, excerptOf } from './excerpt.ts';
+import type { Mask } from './excerpt.ts';
 import type { NodeMetrics } from './metrics.ts';
 import type { CallOptions, CallOutcome } from './types.ts';
 
@@ -70,7 +71,11 @@ function createExchange(options: RpcOptions) {
     errorPrefix: PREFIX,
   });
   const queue = new PQueue({ concurrency: maxConcurrent });
-  const excerptOf = createExcerpt(url);
+  const mask = createMask(url);
+  const describe = (body: Buffer): string => {
+    const shown = excerptOf(body, mask);
+    return shown === '' ? '' : `; the answer begins with ${shown}`;
+  };
   const attempt = async <T>(
     name: string,
     body: unknown,
@@ -81,10 +86,10 @@ function createExchange(options: RpcOptions) {
     try {
       const json = JSON.stringify(body);
       const isAnswer = Array.isArray(body) ? isRefusedByPlan : undefined;
-      const found = await http.exchange(url, { json, signal, isAnswer });
+      const found = await http.exchange(url, { json, signal, isAnswer, describe });
       const answer = withExcerpt(
-        () => read(parseAnswer(found)),
-        () => (holdsResults(jsonOf(found.body)) ? '' : excerptOf(found.body)),
+        () => read(parseAnswer(found, mask)),
+        () => (holdsResults(jsonOf(found.body)) ? '' : describe(found.body)),
       );
       end({ outcome: 'ok' });
       return answer;
@@ -181,19 +186,27 @@ function withExcerpt<T>(read: () => T, excerpt: () => string): T {
     return read();
   } catch (error) {
     if (!(error instanceof AppError) || error instanceof RpcError) throw error;
-    const shown = excerpt();
-    if (shown === '') throw error;
     const { code, message, retryable, details } = error;
-    throw new AppError(code, `${message}; the answer begins with ${shown}`, { retryable, details });
+    throw new AppError(code, message + excerpt(), { retryable, details });
   }
 }
 
-function parseAnswer({ status, body }: HttpAnswer): JsonAnswer {
-  const json = jsonOf(body);
+function parseAnswer({ status, body }: HttpAnswer, mask: Mask): JsonAnswer {
+  const json = withMaskedErrors(jsonOf(body), mask);
   // The body of a gateway's error may be JSON as well.
   if (status >= 300 && !isFromNode(json)) throw new AppError('NODE_UNREACHABLE', `${PREFIX}HTTP ${status}`);
   if (json === undefined) throw invalidAnswer('the answer is not valid JSON');
   return { json, bytes: body.length };
+}
+
+/** Masks the texts of JSON-RPC errors: they go to logs, alarms and the API. */
+function withMaskedErrors(json: unknown, mask: Mask): unknown {
+  if (Array.isArray(json)) return json.map((item: unknown) => withMaskedErrors(item, mask));
+  if (!isObject(json) || !isObject(json['error'])) return json;
+  const error: unknown = JSON.parse(JSON.stringify(json['error']), (_key, value: unknown) =>
+    typeof value === 'string' ? mask(value) : value,
+  );
+  return { ...json, error };
 }
 
 /** dRPC answers with HTTP 500 and a list that may be shorter than the batch. */

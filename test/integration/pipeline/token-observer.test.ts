@@ -169,7 +169,7 @@ test('retries a token with backoff while the node is unavailable, over a restart
         const attempt = await attemptsOf(token);
         expect(attempt).toMatchObject({
           attempts: failures,
-          last_error: 'Starknet node unreachable: HTTP 503',
+          last_error: 'Starknet node unreachable: HTTP 503; the answer begins with upstream connect error',
         });
         delays.push((attempt?.next_at ?? 0) - now);
       },

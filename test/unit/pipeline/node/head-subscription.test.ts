@@ -51,7 +51,7 @@ function send(socket: WebSocket | undefined, message: object | string): void {
 function subscribe(): void {
   const { port } = server.address() as AddressInfo;
   const log = pino({ level: 'warn' }, { write: (line) => void logged.push(line) });
-  subscription = headSubscriptions(`ws://127.0.0.1:${port}/ws`, log)(() => (changes += 1));
+  subscription = headSubscriptions(`ws://127.0.0.1:${port}/ws/a1b2c3d4e5f6`, log)(() => (changes += 1));
 }
 
 async function live(): Promise<void> {
@@ -97,6 +97,11 @@ test.each([
     'answered with an error of no request',
     { jsonrpc: '2.0', id: null, error: { code: -32700, message: 'Parse error', data: 'x' } },
     'subscription refused: starknet_subscribeNewHeads: Parse error: x (-32700)',
+  ],
+  [
+    'refused with a secret of its URL',
+    { jsonrpc: '2.0', id: 1, error: { code: 1, message: 'no key a1b2c3d4e5f6' } },
+    'subscription refused: starknet_subscribeNewHeads: no key … (1)',
   ],
   ['refused without a code', { jsonrpc: '2.0', id: 1, error: 'no' }, 'subscription refused'],
 ])('a subscription that is %s is tried again, and the log says why', async (_how, refusal, why) => {

@@ -262,6 +262,31 @@ describe('an error of a call', () => {
     ]);
   });
 
+  test('shows no secret that a JSON-RPC error repeats, and keeps the rest of it', async () => {
+    const error = { code: -32602, message: `me: no key ${KEY}`, data: { reason: `see /v2/${KEY}`, at: 1 } };
+    const options = { path: `/v2/${KEY}`, userinfo: 'me:p%40w@', attempts: 1 };
+    const { rpc } = await rpcTo(({ id }, _count, isBatch) => {
+      const answerOf = (each: number) => ({ jsonrpc: '2.0', id: each, error });
+      return { body: JSON.stringify(isBatch ? [answerOf(id), answerOf(id + 1)] : answerOf(id)) };
+    }, options);
+    const shown = {
+      message: 'm: me: no key …: see /v2/… (-32602)',
+      data: { reason: 'see /v2/…', at: 1 },
+    };
+    await expect(rpc.call(ask)).rejects.toMatchObject(shown);
+    expect(await rpc.batch([ask, ask])).toMatchObject([{ error: shown }, { error: shown }]);
+  });
+
+  test.each([429, 500, 503])(
+    'of HTTP %i shows the beginning of the answer, without secrets',
+    async (status) => {
+      expect(await errorOf({ status, body: `limit of ${KEY}\n reached` }, { path: `/v2/${KEY}` })).toEqual([
+        'NODE_UNREACHABLE',
+        `Starknet node unreachable: HTTP ${status}; the answer begins with limit of … reached`,
+      ]);
+    },
+  );
+
   test.each([
     ['a text', 'VM throughput limit reached', ': VM throughput limit reached'],
     ['a reason', { reason: 'Invalid block id' }, ': Invalid block id'],
