@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 
 import { AppError } from '../../schemas/errors.ts';
 import { LIVE } from '../../schemas/messages/chain-blocks.ts';
-import { detectCapabilities } from '../node/capabilities.ts';
+import { detectCapabilities, isSpecFrom } from '../node/capabilities.ts';
 import { assertSameChain, chainName } from '../node/chain-id.ts';
 import type { ChainCheck } from '../node/chain-id.ts';
 import type { BlockPoint } from '../node/types.ts';
@@ -14,6 +14,9 @@ export function createChainCheck(store: Pick<IngestStore, 'storeChainId'>): Chai
   return async (served) => assertSameChain(served, await store.storeChainId(served));
 }
 
+/** Of the oldest supported JSON-RPC specification, 0.8: before it, nodes had no common code for a missing entry point. */
+const OLDEST_MINOR = 8;
+
 /**
  * Checks that the node serves the indexed chain, and publishes the node's capabilities if they changed.
  *
@@ -23,6 +26,11 @@ export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Prom
   const { node, store, clock, log } = deps;
   const found = await detectCapabilities(node, { signal });
   await createChainCheck(store)(found.chainId);
+  if (!isSpecFrom(found.specVersion, OLDEST_MINOR))
+    log.warn(
+      { specVersion: found.specVersion },
+      'JSON-RPC of the node is too old; set STARKNET_RPC_URL to where it serves 0.8 or later',
+    );
   if (isDeepStrictEqual(await store.announcedCapabilities(), { ...found })) return;
   log.info({ ...found, chain: chainName(found.chainId) }, 'chain identified');
   await publishStatus(deps, [

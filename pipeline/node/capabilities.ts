@@ -36,9 +36,14 @@ async function detectHeaderCounts(
   } catch (error) {
     // On a chain without blocks only the version tells.
     if (!isRpcError(error, rpcCodes.blockNotFound, rpcCodes.noBlocks)) throw error;
-    const [major = 0, minor = 0] = specVersion.replace(/^v/, '').split('.').map(Number);
-    return major > 0 || minor >= 10;
+    return isSpecFrom(specVersion, 10);
   }
+}
+
+/** Whether a version of the JSON-RPC specification is 0.`minor` or later. */
+export function isSpecFrom(specVersion: string, minor: number): boolean {
+  const [major = 0, served = 0] = specVersion.replace(/^v/, '').split('.').map(Number);
+  return major > 0 || served >= minor;
 }
 
 type HeaderSource = Pick<Node, 'getBlockHeader' | 'blockHashAndNumber'>;

@@ -1,9 +1,10 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 
 import { RpcError } from '../../../../pipeline/node/errors.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 import { topics } from '../../../../schemas/topics.ts';
+import { log } from '../../../simulate/stage.ts';
 import { createWorld } from '../../../simulate/world.ts';
 
 const LEASE_MS = 5000;
@@ -48,6 +49,25 @@ test.each([
   await world.clock.run(30_000);
   expect(await world.store.chunks()).toMatchObject([{ name: 'live', opened: true, cursor: 30 }]);
   expect([...world.store.alarms]).toEqual([]);
+});
+
+test.each([
+  ['0.6.0', true],
+  ['v0.7.1', true],
+  ['0.8.1', false],
+  ['0.10.0-rc.2', false],
+  ['1.0.0', false],
+])('indexes the chain of a node of JSON-RPC %s, with a warning: %s', async (specVersion, isWarned) => {
+  const warn = vi.spyOn(log, 'warn');
+  try {
+    const world = createWorld({ seed: 2, blocks: 30 });
+    world.startIngester({ node: { specVersion: async () => specVersion } });
+    await world.clock.run(10_000);
+    expect(await world.store.chunks()).toMatchObject([{ name: 'live', cursor: 30 }]);
+    expect(warn.mock.calls).toEqual(isWarned ? [[{ specVersion }, expect.stringMatching('JSON-RPC')]] : []);
+  } finally {
+    warn.mockRestore();
+  }
 });
 
 test('leaves no alarm when it is stopped while the node refuses it', async () => {
