@@ -90,7 +90,8 @@ async function readL1Tag(node: HeaderSource, options?: CallOptions): Promise<Blo
 
 /**
  * Blocks accepted on L1 are a prefix of the chain: gallops up from the known height, then bisects. Two calls while nothing
- * changed, about fifty for the first search of fourteen million blocks.
+ * changed, about fifty for the first search of fourteen million blocks. A block that the node lacks below its head is one of the
+ * first, which it has pruned.
  */
 export async function bisectL1(
   node: HeaderSource,
@@ -99,32 +100,24 @@ export async function bisectL1(
 ): Promise<BlockPoint | null> {
   const head = await node.blockHashAndNumber(options);
   if (head === null) return null;
-  const accepted = async (height: number): Promise<BlockPoint | null> => {
-    const header = await node.getBlockHeader(height, options);
-    return header.status === 'ACCEPTED_ON_L1' ? { height, hash: header.hash } : null;
+  const range: { low: number; high: number; best: BlockPoint | null } = {
+    low: knownHeight ?? -1,
+    high: head.height + 1,
+    best: null,
   };
-  let low = knownHeight ?? -1;
-  let best: BlockPoint | null = null;
-  let high = head.height + 1;
-  for (let step = 1; low + 1 < high; step *= 2) {
-    const height = Math.min(low + step, head.height);
-    const point = await accepted(height);
-    if (point === null) {
-      high = height;
-      break;
+  const narrow = async (height: number): Promise<void> => {
+    try {
+      const { hash, status } = await node.getBlockHeader(height, options);
+      if (status === 'ACCEPTED_ON_L1') Object.assign(range, { low: height, best: { height, hash } });
+      else range.high = height;
+    } catch (error) {
+      if (!isRpcError(error, rpcCodes.blockNotFound)) throw error;
+      range.low = height;
     }
-    low = height;
-    best = point;
-  }
-  while (low + 1 < high) {
-    const middle = Math.floor((low + high) / 2);
-    const point = await accepted(middle);
-    if (point === null) high = middle;
-    else {
-      low = middle;
-      best = point;
-    }
-  }
-  if (best !== null || knownHeight === null || knownHeight > head.height) return best;
-  return await accepted(knownHeight);
+  };
+  for (let step = 1; range.low + 1 < range.high && range.high > head.height; step *= 2)
+    await narrow(Math.min(range.low + step, head.height));
+  while (range.low + 1 < range.high) await narrow(Math.floor((range.low + range.high) / 2));
+  if (range.best === null && knownHeight !== null && knownHeight <= head.height) await narrow(knownHeight);
+  return range.best;
 }

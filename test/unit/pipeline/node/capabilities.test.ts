@@ -6,8 +6,8 @@ import { bisectL1, createL1Finder } from '../../../../pipeline/node/capabilities
 import type { BlockHeader, BlockId } from '../../../../pipeline/node/types.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
-/** A node whose chain goes up to `head`, accepted on L1 up to `l1`; with or without the `l1_accepted` tag. */
-function chain(head: number, l1: number, tag: 'supported' | 'unsupported' = 'unsupported') {
+/** A node that has the blocks from `lowest` to `head`, accepted on L1 up to `l1`; with or without the `l1_accepted` tag. */
+function chain(head: number, l1: number, tag: 'supported' | 'unsupported' = 'unsupported', lowest = 0) {
   const requested: BlockId[] = [];
   const hash = (height: number) => toFelt(BigInt(height + 1000));
   return {
@@ -18,7 +18,7 @@ function chain(head: number, l1: number, tag: 'supported' | 'unsupported' = 'uns
       if (id === 'l1_accepted' && tag === 'unsupported')
         throw new RpcError('m', -32602, 'Invalid params', null);
       const height = id === 'l1_accepted' ? l1 : Number(id);
-      if (height < 0 || height > head) throw new RpcError('m', 24, 'Block not found', null);
+      if (height < lowest || height > head) throw new RpcError('m', 24, 'Block not found', null);
       return {
         height,
         hash: hash(height),
@@ -45,6 +45,17 @@ test('bisectL1 finds the last accepted height from any known one, in few calls',
         expect(node.requested.length).toBeLessThan(45);
       },
     ),
+  );
+});
+
+test('bisectL1 finds the last accepted height of a node that has pruned its first blocks', async () => {
+  const upToHead = fc.nat({ max: 10_000 });
+  await fc.assert(
+    fc.asyncProperty(upToHead, upToHead, upToHead, upToHead, async (head, most, below, pruned) => {
+      const [l1, lowest] = [Math.min(head, most), Math.min(head, pruned)];
+      const found = await bisectL1(chain(head, l1, 'unsupported', lowest), below <= l1 ? below : null);
+      expect(found?.height ?? null).toBe(l1 < lowest ? null : l1);
+    }),
   );
 });
 
