@@ -65,6 +65,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       failures = 0;
       await health.progress(chunk, hasFailed);
     },
+    waiting: (waitsFor) => health.waiting(chunk, waitsFor),
     l1Requested: (failure) => health.l1Requested(chunk, failure),
     forgetHead: () => health.forgetHead(chunk),
     headSeen: (head, indexed) =>

@@ -21,6 +21,8 @@ interface Head {
 interface Watched {
   readonly fence: Fence | undefined;
   progressAt: number;
+  /** What the chunk waits for, where nothing has failed; null: nothing. */
+  waitsFor: string | null;
   stalled: boolean;
   alarmed: boolean;
   head: Head | null;
@@ -37,6 +39,7 @@ const ALARM_AFTER_FAILURES = 5;
 
 /** As if alarmed: the first progress clears the alarms of an earlier process. */
 const STARTED = {
+  waitsFor: null,
   stalled: false,
   alarmed: true,
   head: null,
@@ -108,14 +111,27 @@ function describeStall(
   return `the newest block of the node has been ${height} since ${start}${ageDetail}`;
 }
 
+type TryStore = ReturnType<typeof createTryStore>;
+
+/** Returns a function that changes alarms: false if PostgreSQL did not take the change; it may be what is unavailable. */
+function createTryStore(log: HealthDeps['log']) {
+  return async (work: () => Promise<void>): Promise<boolean> => {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      log.warn({ err: error }, 'alarm not stored');
+      return false;
+    }
+  };
+}
+
 /**
  * Raises an alarm once requests for the height accepted on L1 have failed for `stallMs`, and clears it at the next answer.
- *
- * @param tryStore true if PostgreSQL took the change
  */
 function createL1Alarm(
   { store, clock, settings }: Pick<HealthDeps, 'store' | 'clock' | 'settings'>,
-  tryStore: (work: () => Promise<void>) => Promise<boolean>,
+  tryStore: TryStore,
 ) {
   return async (state: Watched, failure: unknown): Promise<void> => {
     const now = clock.now();
@@ -137,17 +153,7 @@ function createL1Alarm(
 export function createHealth({ store, clock, log, metrics, settings }: HealthDeps) {
   const watched = new Map<string, Watched>();
 
-  /** False if PostgreSQL did not take the change; it may be what is unavailable. */
-  const tryStore = async (work: () => Promise<void>): Promise<boolean> => {
-    try {
-      await work();
-      return true;
-    } catch (error) {
-      log.warn({ err: error }, 'alarm not stored');
-      return false;
-    }
-  };
-
+  const tryStore = createTryStore(log);
   const reportL1 = createL1Alarm({ store, clock, settings }, tryStore);
 
   return {
@@ -163,12 +169,17 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
     async progress(chunk: string, hasFailed = false): Promise<void> {
       const state = watched.get(chunk);
       if (state === undefined) return;
-      Object.assign(state, { progressAt: clock.now(), alarmed: state.alarmed || hasFailed });
+      Object.assign(state, { progressAt: clock.now(), waitsFor: null, alarmed: state.alarmed || hasFailed });
       if (!state.stalled && !state.alarmed) return;
       if (state.stalled) log.info({ chunk }, 'chunk progresses again');
       metrics.stalled.set({ chunk }, 0);
       const cleared = await tryStore(() => store.clearAlarms(alarmsOf(chunk), state.fence));
       if (cleared) Object.assign(state, { stalled: false, alarmed: false });
+    },
+    /** The chunk makes no progress, for the reason that its alarm is to give. */
+    waiting(chunk: string, waitsFor: string): void {
+      const state = watched.get(chunk);
+      if (state !== undefined) state.waitsFor = waitsFor;
     },
     /**
      * The writer of the chunk has read the node's newest block. Raises an alarm once the node has had no new one for
@@ -216,8 +227,9 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
     },
     /** A step of the chunk failed, for the given number of times in a row. */
     async failed(chunk: string, error: unknown, failures: number): Promise<void> {
-      if (isRetryable(error) && failures < ALARM_AFTER_FAILURES) return;
       const state = watched.get(chunk);
+      if (state !== undefined) state.waitsFor = null;
+      if (isRetryable(error) && failures < ALARM_AFTER_FAILURES) return;
       if (state !== undefined) state.alarmed = true;
       await tryStore(() => store.raiseAlarm(failing(chunk), describe(error), state?.fence));
     },
@@ -226,9 +238,11 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       for (const [chunk, state] of watched) {
         const idleMs = clock.now() - state.progressAt;
         if (state.stalled || idleMs < settings.stallMs) continue;
-        log.error({ chunk, seconds: Math.round(idleMs / 1000) }, 'chunk stalled');
+        const { waitsFor } = state;
+        log.error({ chunk, seconds: Math.round(idleMs / 1000), waitsFor }, 'chunk stalled');
         metrics.stalled.set({ chunk }, 1);
-        const detail = `no progress for ${Math.round(settings.stallMs / 1000)} s`;
+        const seconds = Math.round(settings.stallMs / 1000);
+        const detail = `no progress for ${seconds} s${waitsFor === null ? '' : `: ${waitsFor}`}`;
         // Repeated at the next check until it is stored.
         state.stalled = await tryStore(() => store.raiseAlarm(stalling(chunk), detail, state.fence));
       }

@@ -46,7 +46,8 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
       const outcome = await stepOrWait(live);
       await l1.apply(indexed);
       await heads.announce();
-      if (outcome !== 'waiting') await task.progress();
+      if (outcome === 'waiting') task.waiting(describeWait(live));
+      else await task.progress();
       if (outcome !== 'more' || indexed.cursor() > heads.height())
         await heads.wait(lease.signal, { isBehind: outcome === 'waiting' });
     }
@@ -86,6 +87,10 @@ async function stepOrWait(live: Live): Promise<Step> {
     if (!live.lease.signal.aborted && !isHalting(error)) await live.heads.announce().catch(() => {});
     throw error;
   }
+}
+
+function describeWait({ indexed, heads }: Live): string {
+  return `the node lacks block ${indexed.cursor()} or one below it, and its newest is ${heads.height()}`;
 }
 
 /** Reads the node's head once and acts on it. */

@@ -203,6 +203,8 @@ export interface ChunkTask {
   readonly publishedHead: { head: BlockPoint | null; at: number };
   /** Reports a successful step, or that there is nothing to do. */
   progress(): Promise<void>;
+  /** Reports why there is no progress, though nothing has failed. */
+  readonly waiting: (waitsFor: string) => void;
   /** Reports the head that the node has answered (null: it has no block), and the highest indexed height; -1: none. */
   readonly headSeen: (head: BlockPoint | null, indexed: number) => Promise<void>;
   /** Reports a request for the height accepted on L1; null: the node answered. Never rejects. */

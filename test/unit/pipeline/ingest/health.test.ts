@@ -38,6 +38,18 @@ test('raises one alarm while a chunk with work makes no progress, and clears it 
   expect(messages(world).at(-1)?.block.height).toBe(world.chain.head());
 });
 
+test('says in the alarm of a stalled chunk that the node lacks the next block, as one that has pruned it', async () => {
+  const world = createWorld({ seed: 3, base: 20, blocks: 30 });
+  world.startIngester({ settings: { indexFrom: 0 } });
+  await world.clock.run(65_000);
+  expect([...world.store.alarms]).toEqual([
+    [
+      'ingest.stalled:live',
+      'no progress for 60 s: the node lacks block 0 or one below it, and its newest is 49',
+    ],
+  ]);
+});
+
 test('raises no alarm while the chain has no new blocks', async () => {
   const world = createWorld({ seed: 2 });
   world.startIngester();
