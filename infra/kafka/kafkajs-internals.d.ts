@@ -130,14 +130,40 @@ declare module 'kafkajs/src/network/requestQueue/index.js' {
 declare module 'kafkajs/src/consumer/consumerGroup.js' {
   import type { InternalLogger } from 'kafkajs/src/network/connectionPool.js';
 
+  interface Coordinator {
+    readonly nodeId: number;
+  }
+  interface Broker {
+    /** `coordinatorType` 0: of a consumer group. */
+    findGroupCoordinator(options: {
+      readonly groupId: string;
+      readonly coordinatorType: number;
+    }): Promise<{ readonly coordinator: Coordinator }>;
+  }
   export default class ConsumerGroup {
     constructor(options: {
       logger: InternalLogger;
       instrumentationEmitter: { emit(name: string, payload: unknown): void };
     });
-    /** Of the last heartbeat, unix milliseconds. */
+    readonly groupId: string;
+    /** Milliseconds. */
+    readonly sessionTimeout: number;
+    readonly cluster: {
+      /** To any broker. */
+      isConnected(): boolean;
+      readonly brokerPool: { findConnectedBroker(): Promise<Broker> };
+      /** Connects to it. */
+      findBroker(options: { readonly nodeId: number }): Promise<Coordinator>;
+      refreshMetadata(): Promise<void>;
+    };
+    /** null before the group is first joined. */
+    coordinator: Coordinator | null;
+    readonly offsetManager: { coordinator: Coordinator } | null;
+    /** Of the last heartbeat that was answered, unix milliseconds. */
     lastRequest: number;
     /** Sends a heartbeat unless the last one is younger than `interval` (ms). */
     heartbeat: (this: ConsumerGroup, options: { readonly interval: number }) => Promise<void>;
+    /** Called with the error of a fetch from one broker. What it throws ends the fetches from all. */
+    recoverFromFetch: (this: ConsumerGroup, error: Error) => Promise<void>;
   }
 }

@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 
+import kafkajs from 'kafkajs';
 import type { ISocketFactory } from 'kafkajs';
 import ConsumerGroup from 'kafkajs/src/consumer/consumerGroup.js';
 import Connection from 'kafkajs/src/network/connection.js';
@@ -112,6 +113,80 @@ test('sends heartbeats to a group on after the clock was set back', async () => 
   expect(heartbeat).toHaveBeenCalledOnce();
 });
 
+const dead = new kafkajs.KafkaJSConnectionError('Connection error: connect ECONNREFUSED');
+
+/** A member whose coordinator, broker 1, has died; another broker names `coordinator()` in its place. */
+function orphanedMember(coordinator: () => number, isConnected = () => true) {
+  const heartbeats: number[] = [];
+  const brokerOf = (nodeId: number) => ({
+    nodeId,
+    async heartbeat() {
+      heartbeats.push(nodeId);
+      if (nodeId === 1) throw dead;
+    },
+    findGroupCoordinator: async () => ({ coordinator: { nodeId: coordinator() } }),
+  });
+  const refreshMetadata = vi.fn<() => Promise<void>>(async () => {});
+  const group = new ConsumerGroup({ logger: silent, instrumentationEmitter: { emit() {} } });
+  Object.assign(group, {
+    memberId: 'member',
+    sessionTimeout: 12_000,
+    coordinator: brokerOf(1),
+    offsetManager: { coordinator: brokerOf(1) },
+    cluster: {
+      isConnected,
+      brokerPool: { findConnectedBroker: async () => brokerOf(3) },
+      findBroker: async ({ nodeId }: { nodeId: number }) => brokerOf(nodeId),
+      refreshMetadata,
+    },
+  });
+  return { group, heartbeats, refreshMetadata };
+}
+
+test('sends heartbeats, and commits, to the successor of a coordinator that has died', async () => {
+  let coordinator = 1;
+  const { group, heartbeats } = orphanedMember(() => coordinator);
+  vi.advanceTimersByTime(3000);
+  await group.heartbeat({ interval: 3000 }); // none is elected yet
+  coordinator = 2;
+  await group.heartbeat({ interval: 3000 });
+  await group.heartbeat({ interval: 3000 });
+  expect(heartbeats).toEqual([1, 1, 2]);
+  expect(group.offsetManager?.coordinator.nodeId).toBe(2);
+});
+
+test('reports that no heartbeat reaches a coordinator once the session is over, and other errors at once', async () => {
+  const { group } = orphanedMember(() => 1);
+  vi.advanceTimersByTime(12_000);
+  await group.heartbeat({ interval: 3000 });
+  vi.advanceTimersByTime(1);
+  await expect(group.heartbeat({ interval: 3000 })).rejects.toBe(dead);
+
+  const rebalancing = new kafkajs.KafkaJSError('The group is rebalancing');
+  Object.assign(group, { coordinator: { nodeId: 1, heartbeat: () => Promise.reject(rebalancing) } });
+  await expect(group.heartbeat({ interval: 3000 })).rejects.toBe(rebalancing);
+});
+
+test('fetches on from the other brokers while one cannot be reached, and looks for new leaders', async () => {
+  let isConnected = true;
+  const { group, refreshMetadata } = orphanedMember(
+    () => 1,
+    () => isConnected,
+  );
+  const recovered = group.recoverFromFetch(dead);
+  await vi.advanceTimersByTimeAsync(200);
+  await recovered;
+  expect(refreshMetadata).toHaveBeenCalledOnce();
+  const other = new kafkajs.KafkaJSError('another error');
+  await expect(group.recoverFromFetch(other)).rejects.toBe(other);
+
+  // kafkajs would look for a broker longer than a stop may take.
+  isConnected = false;
+  await expect(group.recoverFromFetch(dead)).rejects.toBe(dead);
+  vi.advanceTimersByTime(3000);
+  await expect(group.heartbeat({ interval: 3000 })).rejects.toBe(dead);
+});
+
 test('looks for timed out requests of all connections with one timer, until they are closed', async () => {
   let isConnected = true;
   const [first, second] = [queueOf(), queueOf(() => isConnected)];
@@ -135,7 +210,12 @@ test('ends the fetches of the consumer that stops, and no other requests', async
   send(heartbeating.requestQueue, 1, 12);
   send(fetchingToo.requestQueue, 1);
   endFetches(stopping);
-  await expect(answer).rejects.toMatchObject({ name: 'KafkaJSConnectionError' });
+  const stopped: unknown = await answer.catch((error: unknown) => error);
+  expect(stopped).toMatchObject({ name: 'KafkaJSConnectionError' });
   expect([fetching, heartbeating, fetchingToo].map((one) => one.isConnected())).toEqual([false, true, true]);
   for (const { requestQueue } of [fetching, heartbeating, fetchingToo]) requestQueue.destroy();
+
+  const { group, refreshMetadata } = orphanedMember(() => 1);
+  await expect(group.recoverFromFetch(stopped as Error)).rejects.toBe(stopped);
+  expect(refreshMetadata).not.toHaveBeenCalled();
 });
