@@ -54,6 +54,7 @@ const RETRYABLE_CODES: ReadonlySet<string> = new Set([
   '75', // CANNOT_WRITE_TO_FILE_DESCRIPTOR
   '159', // TIMEOUT_EXCEEDED
   '164', // READONLY: the replica is not active in Keeper yet
+  '201', // QUOTA_EXCEEDED: of the user, until its interval ends
   '202', // TOO_MANY_SIMULTANEOUS_QUERIES
   '203', // NO_FREE_CONNECTION
   '204', // CANNOT_FSYNC
@@ -71,7 +72,10 @@ const RETRYABLE_CODES: ReadonlySet<string> = new Set([
   '285', // TOO_FEW_LIVE_REPLICAS
   '319', // UNKNOWN_STATUS_OF_INSERT
   '341', // UNFINISHED: a mutation, on some replica
+  '394', // QUERY_WAS_CANCELLED: a server that stops kills what runs
   '439', // CANNOT_SCHEDULE_TASK
+  '473', // DEADLOCK_AVOIDED: a lock of the table was not granted in time
+  '745', // SERVER_OVERLOADED
   '999', // KEEPER_EXCEPTION
 ]);
 
