@@ -8,12 +8,19 @@ import type { Config } from '../config.ts';
 import { framedSocket } from './framed-socket.ts';
 import './kafkajs-requests.ts';
 
+/** PEM texts, read from their files at every access: certificates are renewed while the process runs. */
+interface TlsFiles {
+  readonly ca: string | undefined;
+  readonly cert: string | undefined;
+  readonly key: string | undefined;
+}
+
 /** How the brokers are reached. */
 export interface KafkaConnection {
   /** As `host:port`. */
   readonly brokers: readonly string[];
-  /** TLS, with PEM texts; absent: plaintext. */
-  readonly ssl?: { readonly ca?: string; readonly cert?: string; readonly key?: string } | undefined;
+  /** TLS; absent: plaintext. */
+  readonly ssl?: TlsFiles | undefined;
   readonly sasl?: SASLOptions | undefined;
 }
 
@@ -44,11 +51,20 @@ function sslOf({ kafkaSsl, kafkaSslCa, kafkaSslCert, kafkaSslKey }: Config): Kaf
       throw invalid(`${setting}: cannot read ${path}`, cause);
     }
   };
-  const [ca, cert, key] = [pem('KAFKA_SSL_CA'), pem('KAFKA_SSL_CERT'), pem('KAFKA_SSL_KEY')];
-  return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined || key === undefined ? {} : { cert, key }),
+  const ssl = {
+    get ca() {
+      return pem('KAFKA_SSL_CA');
+    },
+    get cert() {
+      return pem('KAFKA_SSL_CERT');
+    },
+    get key() {
+      return pem('KAFKA_SSL_KEY');
+    },
   };
+  // A file that cannot be read is reported at the start.
+  Object.values(ssl);
+  return ssl;
 }
 
 function saslOf({ kafkaSaslMechanism: mechanism, ...config }: Config): SASLOptions | undefined {
