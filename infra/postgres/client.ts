@@ -268,13 +268,13 @@ export async function countOf(db: Sql, text: string, values: readonly unknown[] 
 
 /**
  * True where another attempt can help: no answer, a broken connection, or a server that is starting, stopping, short of
- * something, failed at its disk, accepts no writes yet, or gave up on a conflict, a statement, or an idle transaction (SQLSTATE
- * classes 08, 40, 53, 57, 58, and 25006, 25P03).
+ * something, failed at its disk, accepts no writes yet, or gave up on a conflict, a statement, or an idle or long transaction
+ * (SQLSTATE classes 08, 40, 53, 57, 58, and 25006, 25P03, 25P04).
  */
 export function isPostgresUnavailable(error: unknown): boolean {
   if (error instanceof AppError)
     return error.code === 'STORE_UNAVAILABLE' && error.details['store'] === STORE;
-  return isNetworkError(error) || /^(08|40|53|57|58)...$|^25(006|P03)$/.test(errorCode(error) ?? '');
+  return isNetworkError(error) || /^(08|40|53|57|58)...$|^25(006|P0[34])$/.test(errorCode(error) ?? '');
 }
 
 /** True where a lock was not granted within `lock_timeout` (SQLSTATE 55P03). */

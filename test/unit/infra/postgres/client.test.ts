@@ -71,6 +71,7 @@ test.each([
   ['57P01', 'terminating connection due to administrator command', true],
   ['53300', 'too many connections', true],
   ['25P03', 'terminating connection due to idle-in-transaction timeout', true],
+  ['25P04', 'terminating connection due to transaction timeout', true],
   ['25006', 'cannot execute INSERT in a read-only transaction', true],
   ['40001', 'could not serialize access', true],
   ['57014', 'canceling statement due to statement timeout', true],
