@@ -1,16 +1,16 @@
-import { NOBODY } from './actors.ts';
+import { ACTORS, NOBODY, isActor } from './actors.ts';
 import type { BlockSource } from './blocks.ts';
 import { createFlows } from './flows.ts';
 import type { Flows } from './flows.ts';
 import type { ForkTree } from './forks.ts';
-import { endowments } from './genesis.ts';
 import { item } from './hash.ts';
+import { endowmentOf } from './schedule.ts';
 import type { Token } from './tokens.ts';
 
 export type Balances = {
   /** The balance after the block at `height`; ERC-721: how many ids; ERC-1155: of `id`, or of all ids together. */
   balance(forkId: number, height: number, token: Token, holder: number, id: bigint | null): bigint;
-  supply(forkId: number, height: number, token: Token, id: bigint | null): bigint;
+  supply(forkId: number, height: number, token: Token): bigint;
   /** Null if the id is not minted or does not exist. */
   ownerOf(forkId: number, height: number, token: Token, id: bigint): number | null;
   warm: Flows['warm'];
@@ -27,24 +27,7 @@ export function isNft(token: Token): boolean {
 export function createBalances(source: BlockSource, tree: ForkTree): Balances {
   const { schedule } = source;
   const flows = createFlows(schedule, tree);
-  const granted = new Map<number, Map<number, bigint>>();
   const idIndex = new Map<number, Map<bigint, number>>();
-
-  /** What block 0 granted beyond the notes, which are counted separately. */
-  function grantedAtGenesis(token: Token): Map<number, bigint> {
-    const known = granted.get(token.index);
-    if (known !== undefined) return known;
-    const sums = endowments(schedule, token);
-    const { first, count } = schedule.notesOf(token.index);
-    for (let note = first; note < first + count; note++) {
-      const owner = schedule.firstOwner(note);
-      if (owner === NOBODY) continue;
-      for (const { amount } of schedule.contents(token.index, note))
-        sums.set(owner, (sums.get(owner) ?? 0n) - amount);
-    }
-    granted.set(token.index, sums);
-    return sums;
-  }
 
   function inNotes(
     forkId: number,
@@ -69,15 +52,14 @@ export function createBalances(source: BlockSource, tree: ForkTree): Balances {
       if (holder === NOBODY) return 0n;
       const notes = inNotes(forkId, height, token, id, (owner) => owner === holder);
       if (isNft(token)) return notes;
-      return (
-        notes + (grantedAtGenesis(token).get(holder) ?? 0n) + flows.sum(forkId, height, token.index, holder)
-      );
+      const endowment = isActor(holder) ? endowmentOf(token) : 0n;
+      return notes + endowment + flows.sum(forkId, height, token.index, holder);
     },
-    supply(forkId, height, token, id) {
-      let sum = inNotes(forkId, height, token, id, (owner) => owner !== NOBODY);
-      if (isNft(token)) return sum;
-      for (const amount of grantedAtGenesis(token).values()) sum += amount;
-      return sum - flows.sum(forkId, height, token.index, NOBODY);
+    supply(forkId, height, token) {
+      const notes = inNotes(forkId, height, token, null, (owner) => owner !== NOBODY);
+      if (isNft(token)) return notes;
+      const endowments = BigInt(ACTORS) * endowmentOf(token);
+      return notes + endowments - flows.sum(forkId, height, token.index, NOBODY);
     },
     warm: flows.warm,
     ownerOf(forkId, height, token, id) {

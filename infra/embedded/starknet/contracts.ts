@@ -99,7 +99,7 @@ function answer(
     }
     case 'total_supply':
     case 'totalSupply':
-      return amountAnswer(token, chain.balances.supply(fork, height, token, null));
+      return amountAnswer(token, chain.balances.supply(fork, height, token));
     case 'owner_of':
     case 'ownerOf': {
       const owner = chain.balances.ownerOf(fork, height, token, first | (second << 128n));

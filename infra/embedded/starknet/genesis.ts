@@ -1,13 +1,13 @@
 import { ACTORS, NOBODY, SEQUENCERS } from './actors.ts';
 import { feltOfWords, hexOf, item } from './hash.ts';
-import { encodeEvent, type RawEvent } from './layouts.ts';
+import type { RawEvent } from './layouts.ts';
 import type { CommittedTx } from './envelope.ts';
-import type { Draft, RenderContext, TrueTransfer } from './render.ts';
-import { FEE_ENDOWMENTS, type Schedule } from './schedule.ts';
+import { createEventWriter, type Draft, type RenderContext } from './render.ts';
+import { endowmentOf, type Schedule } from './schedule.ts';
 import { ETH, layoutOf, type Token } from './tokens.ts';
 
 /** What each holder receives of an ERC-20 in block 0: its notes and, for the two fee tokens, an endowment. */
-export function endowments(schedule: Schedule, token: Token): Map<number, bigint> {
+function mintsOf(schedule: Schedule, token: Token): Map<number, bigint> {
   const sums = new Map<number, bigint>();
   const { first, count } = schedule.notesOf(token.index);
   for (let note = first; note < first + count; note++) {
@@ -16,10 +16,9 @@ export function endowments(schedule: Schedule, token: Token): Map<number, bigint
     for (const { amount } of schedule.contents(token.index, note))
       sums.set(owner, (sums.get(owner) ?? 0n) + amount);
   }
-  const extra = FEE_ENDOWMENTS[token.index];
-  if (extra !== undefined) {
-    for (let actor = 0; actor < ACTORS; actor++) sums.set(actor, (sums.get(actor) ?? 0n) + extra);
-  }
+  const endowment = endowmentOf(token);
+  for (let actor = 0; endowment > 0n && actor < ACTORS; actor++)
+    sums.set(actor, (sums.get(actor) ?? 0n) + endowment);
   return sums;
 }
 
@@ -31,41 +30,21 @@ export function renderGenesis(
 ): Draft {
   const draft: Draft = { txs: [], transfers: [], malformed: [], events: 0 };
   const sender = context.actors.hex(SEQUENCERS);
+  const feeToken = item(schedule.tokens.list, ETH).address;
   for (const token of schedule.tokens.list) {
-    const sums = [...endowments(schedule, token)].sort(([a], [b]) => a - b);
+    const sums = [...mintsOf(schedule, token)].sort(([a], [b]) => a - b);
     if (sums.length === 0) continue;
     const txIndex = draft.txs.length;
     const hash = hashOf(txIndex);
-    const events: RawEvent[] = [];
-    for (const [holder, sum] of sums) {
+    const facts = { block: 0, txIndex, txHash: hash, fee: 0n, feeToken, reverted: false };
+    const writer = createEventWriter(draft, facts, schedule.tokens.list);
+    for (const [holder, amount] of sums) {
       const to = context.actors.address(holder);
-      const layout = layoutOf(token, 0, holder, false);
-      const facts: TrueTransfer = {
-        block: 0,
-        txIndex,
-        txHash: hash,
-        position: draft.events + events.length,
-        eventIndex: events.length,
-        item: 0,
-        token: token.address,
-        standard: token.standard,
-        from: 0n,
-        to,
-        tokenId: null,
-        amount: layout === 'erc20:3/0' ? 0n : sum,
-        isFee: false,
-        fee: 0n,
-        feeToken: item(schedule.tokens.list, ETH).address,
-        reverted: false,
-        layout,
-      };
-      draft.transfers.push(facts);
-      events.push(
-        encodeEvent(layout, token.hex, { from: 0n, to, operator: 0n, items: [{ id: null, amount: sum }] }),
-      );
+      const movement = { from: 0n, to, operator: 0n, items: [{ id: null, amount }] };
+      writer.move(token.index, movement, layoutOf(token, 0, holder, false));
     }
-    draft.events += events.length;
-    draft.txs.push(genesisTx(context.seed, txIndex, hash, sender, token.hex, events));
+    draft.events += writer.events.length;
+    draft.txs.push(genesisTx(context.seed, txIndex, hash, sender, token.hex, writer.events));
   }
   return draft;
 }

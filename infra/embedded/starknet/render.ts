@@ -115,7 +115,7 @@ export function renderTx(context: RenderContext, place: BlockPlace, plan: TxPlan
 
 type Facts = Pick<TrueTransfer, 'block' | 'txIndex' | 'txHash' | 'fee' | 'feeToken' | 'reverted'>;
 
-function createEventWriter(draft: Draft, facts: Facts, chainTokens: readonly Token[]): EventWriter {
+export function createEventWriter(draft: Draft, facts: Facts, chainTokens: readonly Token[]): EventWriter {
   const events: RawEvent[] = [];
   return {
     events,

@@ -5,7 +5,7 @@ import type { ForkTree } from './forks.ts';
 import { item, mix } from './hash.ts';
 import { createNotes } from './notes.ts';
 import { createOwners } from './owners.ts';
-import { ETH, STRK, type TokenTable } from './tokens.ts';
+import { ETH, STRK, type Token, type TokenTable } from './tokens.ts';
 
 export type MovePlan = { note: number; from: number; to: number };
 
@@ -34,8 +34,10 @@ export const GRANT_UNITS: ReadonlyMap<number, bigint> = new Map([
   [4, 1_000_003n],
 ]);
 
-/** Granted to every actor in block 0 to pay fees; the most active one spends about 0.02 STRK a block. */
-export const FEE_ENDOWMENTS: readonly bigint[] = [1_000_000n * 10n ** 18n, 1_000n * 10n ** 18n];
+const FEE_ENDOWMENTS: readonly bigint[] = [1_000_000n * 10n ** 18n, 1_000n * 10n ** 18n];
+
+/** What block 0 grants every actor to pay fees; the most active one spends about 0.02 STRK a block. */
+export const endowmentOf = ({ index }: Token): bigint => FEE_ENDOWMENTS[index] ?? 0n;
 
 export type Schedule = ReturnType<typeof createSchedule>;
 

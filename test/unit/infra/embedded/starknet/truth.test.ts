@@ -258,7 +258,7 @@ describe('a chain of 3,000 blocks with forks', () => {
       expect([key, computed]).toEqual([key, balance]);
     }
     for (const token of tokens.filter(({ standard }) => standard !== 'erc1155')) {
-      const supply = chain.balances.supply(chain.fork(), height, token, null);
+      const supply = chain.balances.supply(chain.fork(), height, token);
       expect([token.key, supply]).toEqual([token.key, minted.get(`${token.address}`) ?? 0n]);
     }
     for (const [key, owner] of owners) {
