@@ -1,3 +1,4 @@
+import { isNft } from './messages/common.ts';
 import type { TokenStandard } from './messages/common.ts';
 
 /** Exact decimal arithmetic for amounts and prices. */
@@ -62,5 +63,5 @@ export function valueText(balance: bigint, decimals: number, price: string): str
 
 /** The token's decimals; if its contract gives none, 0 for NFTs, whose values are counts, else 18. */
 export function decimalsOf(decimals: number | null, standard: TokenStandard | null): number {
-  return decimals ?? (standard === 'erc721' || standard === 'erc1155' ? 0 : 18);
+  return decimals ?? (isNft(standard) ? 0 : 18);
 }

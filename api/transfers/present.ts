@@ -2,7 +2,7 @@ import type { StoredTransfer, TracedTransfer } from '../../projections/transfers
 import type { TraceAnswer, TransferAnswer } from '../../schemas/api/transfers.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { isNft } from '../../schemas/messages/common.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 import { isoSeconds } from '../http/times.ts';
 
@@ -12,8 +12,6 @@ export interface TokenTexts {
   readonly name: string | null;
   readonly decimals: number | null;
 }
-
-const isNft = (kind: TokenStandard): boolean => kind === 'erc721' || kind === 'erc1155';
 
 export function statusOf(block: number, l1Height: number | null): 'ACCEPTED_ON_L1' | 'ACCEPTED_ON_L2' {
   return l1Height !== null && block <= l1Height ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';

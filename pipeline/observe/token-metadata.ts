@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { AppError } from '../../schemas/errors.ts';
 import { toFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { felt, height, tokenStandard } from '../../schemas/messages/common.ts';
+import { felt, height, isNft, tokenStandard } from '../../schemas/messages/common.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { decodeDecimals, decodeText } from '../../schemas/text.ts';
 import type { CallOptions, Node } from '../node/types.ts';
@@ -62,11 +62,10 @@ export async function readTokenMetadata(
       throw error;
     }
   };
-  const isNft = task.standard === 'erc721' || task.standard === 'erc1155';
   const [name, symbol, decimals] = await Promise.all([
     call(SELECTORS.name),
     call(SELECTORS.symbol),
-    isNft ? [] : call(SELECTORS.decimals),
+    isNft(task.standard) ? [] : call(SELECTORS.decimals),
   ]);
   return {
     type: 'token.described',

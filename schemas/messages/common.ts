@@ -22,3 +22,5 @@ export const unixMillis = z.int().min(0);
 export const tokenStandards = ['erc20', 'erc721', 'erc1155', 'unknown'] as const;
 export const tokenStandard = z.enum(tokenStandards);
 export type TokenStandard = z.infer<typeof tokenStandard>;
+export const isNft = (standard: TokenStandard | null): boolean =>
+  standard === 'erc721' || standard === 'erc1155';

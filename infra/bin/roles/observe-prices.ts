@@ -6,6 +6,7 @@ import { runTokenList } from '../../../pipeline/observe/token-list.ts';
 import { listTokens } from '../../../projections/tokens/queries.ts';
 import { servedSchema } from '../../../projections/served.ts';
 import type { Felt } from '../../../schemas/felt.ts';
+import { isNft } from '../../../schemas/messages/common.ts';
 import { systemClock } from '../../clock.ts';
 import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
@@ -61,7 +62,7 @@ export async function readCommonTokens(db: Sql): Promise<Felt[] | null> {
   const found: Felt[] = [];
   for (let offset = 0; ; offset += PAGE) {
     const rows = await listTokens(db, schema, { common: true, hidden: false }, { offset, limit: PAGE });
-    const priced = rows.filter(({ standard }) => standard !== 'erc721' && standard !== 'erc1155');
+    const priced = rows.filter(({ standard }) => !isNft(standard));
     found.push(...priced.map(({ token }) => token));
     if (rows.length < PAGE) return found;
   }

@@ -1,3 +1,4 @@
+import { isNft } from '../../../schemas/messages/common.ts';
 import { ACTORS, NOBODY, isActor } from './actors.ts';
 import type { BlockSource } from './blocks.ts';
 import { createFlows } from './flows.ts';
@@ -15,10 +16,6 @@ export type Balances = {
   ownerOf(forkId: number, height: number, token: Token, id: bigint): number | null;
   warm: Flows['warm'];
 };
-
-export function isNft(token: Token): boolean {
-  return token.standard === 'erc721' || token.standard === 'erc1155';
-}
 
 /**
  * Balances at any height of any fork, computed from the schedule. Notes are looked up (under a microsecond each); fees,
@@ -51,13 +48,13 @@ export function createBalances(source: BlockSource, tree: ForkTree): Balances {
     balance(forkId, height, token, holder, id) {
       if (holder === NOBODY) return 0n;
       const notes = inNotes(forkId, height, token, id, (owner) => owner === holder);
-      if (isNft(token)) return notes;
+      if (isNft(token.standard)) return notes;
       const endowment = isActor(holder) ? endowmentOf(token) : 0n;
       return notes + endowment + flows.sum(forkId, height, token.index, holder);
     },
     supply(forkId, height, token) {
       const notes = inNotes(forkId, height, token, null, (owner) => owner !== NOBODY);
-      if (isNft(token)) return notes;
+      if (isNft(token.standard)) return notes;
       const endowments = BigInt(ACTORS) * endowmentOf(token);
       return notes + endowments - flows.sum(forkId, height, token.index, NOBODY);
     },

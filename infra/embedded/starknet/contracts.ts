@@ -1,5 +1,5 @@
+import { isNft } from '../../../schemas/messages/common.ts';
 import { NEW_ACCOUNTS, NOBODY } from './actors.ts';
-import { isNft } from './balances.ts';
 import type { SimulatedChain } from './chain.ts';
 import { accountClass, classOfToken, functionsOf, renderClass, type ClassKind } from './classes.ts';
 import { hexOf } from './hash.ts';
@@ -129,7 +129,7 @@ function amountAnswer(token: Token, amount: bigint): string[] {
 }
 
 function supportsInterface(token: Token, id: bigint): boolean {
-  if (!isNft(token)) return false;
+  if (!isNft(token.standard)) return false;
   const erc721 = token.standard === 'erc721';
   const { src5, erc165 } = interfaceIds;
   const newIds: readonly bigint[] = [src5, erc721 ? interfaceIds.erc721 : interfaceIds.erc1155];

@@ -1,3 +1,4 @@
+import { isNft } from '../../../schemas/messages/common.ts';
 import { ACTORS, NOBODY } from './actors.ts';
 import type { Draws } from './draws.ts';
 import { item, mix } from './hash.ts';
@@ -25,7 +26,7 @@ export function createOwners(
 
   function first(note: number): number {
     const token = item(tokens, notes.tokenOfNote(note));
-    if (token.standard === 'erc721' || token.standard === 'erc1155') return NOBODY;
+    if (isNft(token.standard)) return NOBODY;
     const chance = mix(seed, note, 0x0e3d, 0);
     if (chance % 10 === 0) return NOBODY;
     return (chance >>> 8) % (token.notes >= 1000 ? ACTORS : SMALL_HOLDERS);

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 
 import { z } from 'zod';
 
+import { isNft } from '../../../schemas/messages/common.ts';
 import { feltOfText, hexOf, item, mix } from './hash.ts';
 import { layoutNames, type Layout } from './layouts.ts';
 
@@ -26,7 +27,6 @@ const textAnswer = z.union([
     .transform(({ revert }): TextAnswer => ({ as: 'revert', reason: revert })),
 ]);
 const layout = z.enum(layoutNames);
-const isNft = (standard: string) => standard === 'erc721' || standard === 'erc1155';
 
 const tokenSchema = z
   .strictObject({

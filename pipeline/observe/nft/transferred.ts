@@ -1,5 +1,6 @@
 import { decodeEvent, isMalformed } from '../../../schemas/decode/event.ts';
 import { ZERO_FELT } from '../../../schemas/felt.ts';
+import { isNft } from '../../../schemas/messages/common.ts';
 import { readEventsOf } from '../block-contracts.ts';
 import type { LoggedBlock } from '../block-feed.ts';
 import type { NftTask } from './store.ts';
@@ -13,11 +14,9 @@ export function transferredNfts({
   contracts,
   value,
 }: Pick<LoggedBlock, 'contracts' | 'value'>): NftTask[] | null {
-  const nftContracts = Object.entries(contracts).flatMap(([address, { standard }]) =>
-    standard === 'erc721' || standard === 'erc1155' ? [address] : [],
-  );
+  const nftContracts = Object.entries(contracts).filter(([, { standard }]) => isNft(standard));
   if (nftContracts.length === 0) return [];
-  const events = readEventsOf(new Set(nftContracts), value);
+  const events = readEventsOf(new Set(nftContracts.map(([address]) => address)), value);
   return (
     events?.flatMap((event) => {
       const token = event.from_address;
