@@ -1,3 +1,4 @@
+import { createLruCache, type LruCache } from '../../lru.ts';
 import { createActors, sequencerAt, type Actors } from './actors.ts';
 import { createBlockHashes, type BlockHashes, type HashOptions } from './block-hashes.ts';
 import { commitmentsTo, hashOf, type Commitments, type HashedHeader } from './commitments.ts';
@@ -69,8 +70,8 @@ export function createBlockSource(options: BlockOptions): BlockSource {
   const codec = createIdCodec(codecSeed(options));
   const actors = createActors(options.seed, codec);
   const schedule = createSchedule(seed, density, tree, tokenTable(copiedTokens));
-  const cache = createCache<MadeBlock>(CACHED_BLOCKS);
-  const commitments = createCache<Commitments>(CACHED_COMMITMENTS);
+  let blocks = createLruCache<string, MadeBlock>(CACHED_BLOCKS);
+  const commitments = createLruCache<string, Commitments>(CACHED_COMMITMENTS);
 
   const { contents, tokenOfNote } = schedule;
   const txHash = (plan: TxPlan) =>
@@ -104,7 +105,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
     const { txs, transfers, malformed, events } = draft;
     const salt = tree.governing(forkId, height);
     const words = (n: number) => feltOfWords(seed, height, salt, n);
-    const committed = () => commitments.get(key, () => commitmentsTo(STARKNET_VERSION, txs));
+    const committed = () => cached(commitments, key, () => commitmentsTo(STARKNET_VERSION, txs));
     return {
       height,
       get hash() {
@@ -129,7 +130,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
 
   function block(forkId: number, height: number): MadeBlock {
     const key = `${tree.governing(forkId, height)}:${height}`;
-    return cache.get(key, () => make(key, forkId, height));
+    return cached(blocks, key, () => make(key, forkId, height));
   }
 
   return {
@@ -137,7 +138,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
     actors,
     block,
     hashes,
-    forget: () => cache.clear(),
+    forget: () => void (blocks = createLruCache(CACHED_BLOCKS)),
     findTx: createTxFinder(codec, block),
   };
 }
@@ -190,21 +191,12 @@ function codecSeed({
   return [seed, slots, movesPerSlot, malformed].concat(copiedTokens === 0 ? [] : [copiedTokens]).join(':');
 }
 
-/** Keeps the values that were made last. */
-function createCache<T>(size: number): { get(key: string, make: () => T): T; clear(): void } {
-  const values = new Map<string, T>();
-  return {
-    get(key, make) {
-      const known = values.get(key);
-      if (known !== undefined) return known;
-      const made = make();
-      const oldest = values.size < size ? undefined : values.keys().next().value;
-      if (oldest !== undefined) values.delete(oldest);
-      values.set(key, made);
-      return made;
-    },
-    clear: () => values.clear(),
-  };
+function cached<T>(cache: LruCache<string, T>, key: string, make: () => T): T {
+  const known = cache.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  cache.set(key, made);
+  return made;
 }
 
 function draftOf(context: RenderContext, schedule: Schedule, forkId: number, height: number): Draft {

@@ -2,7 +2,7 @@ import { isNft } from '../../../schemas/messages/common.ts';
 import { NEW_ACCOUNTS, NOBODY } from './actors.ts';
 import type { SimulatedChain } from './chain.ts';
 import { accountClass, classOfToken, functionsOf, renderClass, type ClassKind } from './classes.ts';
-import { hexOf } from './hash.ts';
+import { hexOf, u256 } from './hash.ts';
 import { interfaceIds, selectorName } from './selectors.ts';
 import type { TextAnswer, Token } from './tokens.ts';
 
@@ -20,9 +20,6 @@ export type Contracts = {
   classByHash(hash: bigint): Record<string, unknown> | null;
   call(request: CallRequest): CallAnswer;
 };
-
-const MASK = (1n << 128n) - 1n;
-const u256 = (value: bigint) => [hexOf(value & MASK), hexOf(value >> 128n)];
 
 /** The contracts of a fork of the simulated chain. */
 export function createContracts(chain: SimulatedChain, forkOf: () => number): Contracts {

@@ -64,6 +64,13 @@ export function hexOf(value: bigint): string {
   return `0x${value.toString(16)}`;
 }
 
+const LOW = (1n << 128n) - 1n;
+
+/** The halves of a u256, the low one first. */
+export function u256(value: bigint): [low: string, high: string] {
+  return [hexOf(value & LOW), hexOf(value >> 128n)];
+}
+
 export const idTags = { transaction: 2, account: 3 } as const;
 type IdTag = (typeof idTags)[keyof typeof idTags];
 

@@ -1,4 +1,4 @@
-import { hexOf } from './hash.ts';
+import { hexOf, u256 } from './hash.ts';
 import { selectors } from './selectors.ts';
 
 export type RawEvent = { from_address: string; keys: string[]; data: string[] };
@@ -42,10 +42,6 @@ export const layoutNames = [
 ] as const;
 export type Layout = (typeof layoutNames)[number];
 
-const MASK = (1n << 128n) - 1n;
-const low = (value: bigint) => hexOf(value & MASK);
-const high = (value: bigint) => hexOf(value >> 128n);
-
 type Shape = { keys: string[]; data: string[] };
 type Encoder = (move: Movement, from: string, to: string) => Shape;
 
@@ -67,7 +63,7 @@ function pair(move: Movement): { id: bigint; amount: bigint } {
 
 function idAndAmount(move: Movement): string[] {
   const { id, amount } = pair(move);
-  return [low(id), high(id), low(amount), high(amount)];
+  return [...u256(id), ...u256(amount)];
 }
 
 /** Two Span<u256>, ids and amounts: the length, then low and high half of each. */
@@ -75,24 +71,15 @@ function spans(move: Movement): string[] {
   const count = hexOf(BigInt(move.items.length));
   return [
     count,
-    ...move.items.flatMap(({ id }) => [low(id ?? 0n), high(id ?? 0n)]),
+    ...move.items.flatMap(({ id }) => u256(id ?? 0n)),
     count,
-    ...move.items.flatMap(({ amount }) => [low(amount), high(amount)]),
+    ...move.items.flatMap(({ amount }) => u256(amount)),
   ];
 }
 
-const keyedPair: Encoder = (move, from, to) => ({
-  keys: [T, from, to],
-  data: [low(number(move)), high(number(move))],
-});
-const dataPair: Encoder = (move, from, to) => ({
-  keys: [T],
-  data: [from, to, low(number(move)), high(number(move))],
-});
-const allKeys: Encoder = (move, from, to) => ({
-  keys: [T, from, to, low(number(move)), high(number(move))],
-  data: [],
-});
+const keyedPair: Encoder = (move, from, to) => ({ keys: [T, from, to], data: u256(number(move)) });
+const dataPair: Encoder = (move, from, to) => ({ keys: [T], data: [from, to, ...u256(number(move))] });
+const allKeys: Encoder = (move, from, to) => ({ keys: [T, from, to, ...u256(number(move))], data: [] });
 const feltData: Encoder = (move, from, to) => ({ keys: [T], data: [from, to, hexOf(number(move))] });
 const feltKey: Encoder = (move, from, to) => ({ keys: [T, from, to, hexOf(number(move))], data: [] });
 
