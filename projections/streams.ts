@@ -1,5 +1,6 @@
 import type { LogMessage } from '../infra/kafka/client.ts';
 import { decodeBlock } from '../schemas/decode/index.ts';
+import { errorMessage } from '../schemas/errors.ts';
 import { LIVE } from '../schemas/messages/chain-blocks.ts';
 import type { ChainBlocksMessage } from '../schemas/messages/chain-blocks.ts';
 import type { PricesMessage } from '../schemas/messages/prices.ts';
@@ -86,8 +87,4 @@ export function parseMessage<M>(topic: Topic<M>, { value }: LogMessage): { messa
   return {
     reason: `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}${more > 0 ? ` (and ${more} more)` : ''}`,
   };
-}
-
-export function errorMessage(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -62,3 +62,8 @@ export type ErrorCode = keyof typeof errorCodes;
 export function isRetryable(error: unknown): boolean {
   return error instanceof AppError && error.retryable;
 }
+
+/** The message of what was thrown, which need not be an error. */
+export function errorMessage(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -13,7 +13,7 @@
  */
 import { join, resolve } from 'node:path';
 
-import { AppError } from '../../schemas/errors.ts';
+import { AppError, errorMessage } from '../../schemas/errors.ts';
 import { startClickHouse } from './clickhouse/clickhouse.ts';
 import { lockDataDir } from './data-dir.ts';
 import { keepRunning } from './keep-running.ts';
@@ -87,8 +87,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
 export function startFailure(settled: readonly PromiseSettledResult<unknown>[]): AppError | null {
   const failures = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
   if (failures.length === 0) return null;
-  const messages = failures.map((one) => (one instanceof Error ? one.message : String(one)));
-  return new AppError('STORE_UNAVAILABLE', messages.join('\n'), { cause: failures[0] });
+  return new AppError('STORE_UNAVAILABLE', failures.map(errorMessage).join('\n'), { cause: failures[0] });
 }
 
 /** Starts each store, or takes its URL from `env`; started services are added to `services`. */

@@ -1,3 +1,4 @@
+import { errorMessage } from '../../schemas/errors.ts';
 import { sleep } from '../lifecycle.ts';
 import { backoffMs } from '../retry.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
@@ -48,7 +49,7 @@ export async function keepRunning<S extends EmbeddedService>(
       try {
         return await start();
       } catch (error) {
-        how = error instanceof Error ? error.message : String(error);
+        how = errorMessage(error);
       }
     }
     return null;

@@ -1,5 +1,5 @@
 import { HEAD_STALLED, UNCLASSIFIED } from '../../infra/health/alarms.ts';
-import { AppError, isRetryable } from '../../schemas/errors.ts';
+import { AppError, errorMessage, isRetryable } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { LIVE } from '../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint } from '../node/types.ts';
@@ -57,8 +57,7 @@ const HALTING: ReadonlySet<string> = new Set(['REORG_BELOW_L1', 'RECORDS_INCOMPL
 /** Whether only an operator can end a failure. */
 export const isHalting = (error: unknown): boolean => HALTING.has(codeOf(error));
 
-const describe = (error: unknown): string =>
-  `${codeOf(error)}: ${error instanceof Error ? error.message : String(error)}`;
+const describe = (error: unknown): string => `${codeOf(error)}: ${errorMessage(error)}`;
 
 const failing = (chunk: string): string => `ingest.failing:${chunk}`;
 const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;

@@ -1,6 +1,6 @@
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import { backoffMs } from '../../infra/retry.ts';
-import { isRetryable } from '../../schemas/errors.ts';
+import { errorMessage, isRetryable } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import { createLruCache } from '../../infra/lru.ts';
@@ -208,7 +208,7 @@ async function attempt<M, C extends TaskClaim>(
     // An error that is not marked retryable needs an operator's look; the task is retried all the same.
     log[isRetryable(error) ? 'warn' : 'error'](fields, 'observation failed, retrying');
     metrics.failures.inc({ observer: name });
-    await store.failed(claim, now() + delayMs, error instanceof Error ? error.message : String(error));
+    await store.failed(claim, now() + delayMs, errorMessage(error));
   }
 }
 

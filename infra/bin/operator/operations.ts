@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { isBeingRebuilt } from '../../../projections/engine/builds.ts';
 import { servedSchema } from '../../../projections/served.ts';
 import { operationAnswer } from '../../../schemas/api/admin/operations.ts';
-import { AppError } from '../../../schemas/errors.ts';
+import { AppError, errorMessage } from '../../../schemas/errors.ts';
 import type { Clock } from '../../clock.ts';
 import type { Publisher } from '../../kafka/client.ts';
 import type { Logger } from '../../log.ts';
@@ -211,7 +211,7 @@ async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSig
       log.warn({ err: error, operation, subject }, 'operation failed');
       state = 'failed';
     }
-    detail = error instanceof Error ? error.message : String(error);
+    detail = errorMessage(error);
   }
   const retryWhileUnavailable = createRetryWhileUnavailable({ component: 'operations', signal, log });
   await retryWhileUnavailable(() =>

@@ -6,7 +6,7 @@ import type { Projection } from '../../../projections/define.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { ReplayDeps } from '../../../projections/engine/rebuild/replay.ts';
-import { AppError } from '../../../schemas/errors.ts';
+import { AppError, errorMessage } from '../../../schemas/errors.ts';
 import { sleep } from '../../lifecycle.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import { recordOutcome } from './record-outcome.ts';
@@ -51,7 +51,7 @@ export async function recordedRebuild(
     return report;
   } catch (error) {
     const state = signal.aborted ? 'aborted' : 'failed';
-    await run.end({ state, isSwapped: false, error: error instanceof Error ? error.message : String(error) });
+    await run.end({ state, isSwapped: false, error: errorMessage(error) });
     throw error;
   }
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { VerifyReport } from '../../../projections/engine/verify/verify.ts';
 import type { VerificationAnswer } from '../../../schemas/api/admin/verification.ts';
+import { errorMessage } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { raisedAlarms } from '../../health/service-health.ts';
 import { sqlRows } from '../../postgres/client.ts';
@@ -24,8 +25,7 @@ export async function recordedVerify(
   try {
     report = await verifying();
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    await insertRun(pool, startedAt, null, message).catch((failure: unknown) =>
+    await insertRun(pool, startedAt, null, errorMessage(error)).catch((failure: unknown) =>
       log.debug({ err: failure }, 'could not record the verification'),
     );
     throw error;

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 
+import { errorMessage } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
 import { loadConfig } from '../../config.ts';
 import type { Config } from '../../config.ts';
@@ -61,9 +62,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
   return await runProcess(log, main, {
     report(error) {
       logFailure(log, error);
-      const message: z.infer<typeof failedMessage> = {
-        failed: String(error instanceof Error ? error.message : error),
-      };
+      const message: z.infer<typeof failedMessage> = { failed: errorMessage(error) };
       if (process.connected) process.send?.(message);
     },
   });

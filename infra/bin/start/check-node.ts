@@ -1,6 +1,7 @@
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { chainName } from '../../../pipeline/node/chain-id.ts';
+import { errorMessage } from '../../../schemas/errors.ts';
 import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
 import type { Logger } from '../../log.ts';
@@ -24,9 +25,7 @@ export async function checkNode(config: Config, log: Logger): Promise<string> {
     const node = openNode(connecting, createMetrics('start'), options);
     const [answer] = await Promise.allSettled([node.chainId()]);
     if (answer.status === 'rejected') {
-      const { reason } = answer;
-      const cause = reason instanceof Error ? reason.message : String(reason);
-      return `the node at ${host} does not answer yet (${cause}); retrying`;
+      return `the node at ${host} does not answer yet (${errorMessage(answer.reason)}); retrying`;
     }
     const pool = openCommandPool(connecting, 'tds-start', 1);
     await createChainCheck(createIngestStore(pool))(answer.value);

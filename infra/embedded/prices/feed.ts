@@ -1,5 +1,6 @@
 import type { RequestListener } from 'node:http';
 
+import { errorMessage } from '../../../schemas/errors.ts';
 import { send } from '../loopback.ts';
 import { feedAnswer, FeedError } from './answers.ts';
 
@@ -11,11 +12,7 @@ export function createFeedListener(seed: string): RequestListener {
       send(response, 200, JSON.stringify(feedAnswer(url, { seed, now: Date.now(), everySeconds: 60 })));
     } catch (error) {
       const status = error instanceof FeedError ? error.status : 500;
-      send(
-        response,
-        status,
-        JSON.stringify({ message: error instanceof Error ? error.message : String(error) }),
-      );
+      send(response, status, JSON.stringify({ message: errorMessage(error) }));
     }
   };
 }

@@ -1,4 +1,4 @@
-import { AppError } from '../../../schemas/errors.ts';
+import { AppError, errorMessage } from '../../../schemas/errors.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
 import { resolveContracts } from '../contract-facts.ts';
 import type {
@@ -66,7 +66,7 @@ async function runRound(deps: IngestDeps, lease: Lease, pending: readonly Repair
       }
     } catch (error) {
       if (lease.signal.aborted || (error instanceof AppError && error.code === 'LEASE_LOST')) throw error;
-      failed.push({ height: repair.height, reason: error instanceof Error ? error.message : String(error) });
+      failed.push({ height: repair.height, reason: errorMessage(error) });
     }
     // Otherwise repairs that keep failing would fill every page.
     await store.postponeRepair(lease, repair);

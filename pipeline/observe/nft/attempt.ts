@@ -1,4 +1,5 @@
 import { backoffMs } from '../../../infra/retry.ts';
+import { errorMessage } from '../../../schemas/errors.ts';
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
 import type { Node } from '../../node/types.ts';
@@ -98,14 +99,11 @@ async function fetchMetadata(
   } catch (error) {
     if (signal.aborted) throw error;
     // Whatever an untrusted answer causes counts as a failure of that NFT.
-    const failure = error instanceof MetadataFailure ? error : unreadable(error);
+    const failure =
+      error instanceof MetadataFailure ? error : unavailable(`unreadable answer: ${errorMessage(error)}`);
     if (host === GATEWAY) onGatewayResult(failure);
     throw failure;
   } finally {
     if (host !== null) hosts.release(host);
   }
-}
-
-function unreadable(error: unknown): MetadataFailure {
-  return unavailable(`unreadable answer: ${error instanceof Error ? error.message : String(error)}`);
 }

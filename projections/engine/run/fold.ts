@@ -7,9 +7,10 @@ import type { BuildCheckpointMove } from '../checkpoints.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { lockServedForTransaction } from '../served-lock.ts';
-import { errorMessage, parseMessage } from '../../streams.ts';
+import { parseMessage } from '../../streams.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import { errorMessage } from '../../../schemas/errors.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 
 /** Maximum messages per transaction. */

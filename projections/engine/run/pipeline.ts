@@ -1,7 +1,7 @@
 import type { LogMessage } from '../../../infra/kafka/client.ts';
-import { AppError } from '../../../schemas/errors.ts';
+import { AppError, errorMessage } from '../../../schemas/errors.ts';
 import type { Stream } from '../../define.ts';
-import { errorMessage, readItem } from '../../streams.ts';
+import { readItem } from '../../streams.ts';
 import { createBatch, createBatchBuffers } from './batch.ts';
 import type { Target } from './batch.ts';
 import { DEFAULT_LIMITS, createGatherer } from './gatherer.ts';

@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import { TokenParser, TokenType, Tokenizer } from '@streamparser/json';
 import { CsvError, parse } from 'csv-parse';
 
-import { AppError } from '../../../../schemas/errors.ts';
+import { AppError, errorMessage } from '../../../../schemas/errors.ts';
 import { readCell } from './cells.ts';
 import { FILE_KINDS, fieldsOf, isFileKind } from './formats.ts';
 import type { FileKind } from './formats.ts';
@@ -37,8 +37,7 @@ async function* bytesOf(path: string): AsyncIterable<Buffer> {
     if (rest.length > 0) throw new NotText();
   } catch (cause) {
     if (cause instanceof NotText) throw cause;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new AppError('INVALID', `Cannot read ${path}: ${reason}`, { cause });
+    throw new AppError('INVALID', `Cannot read ${path}: ${errorMessage(cause)}`, { cause });
   }
 }
 class NotText extends Error {}
@@ -95,7 +94,7 @@ export async function* readJson(path: string): AsyncIterable<Found> {
 }
 
 const messageOf = (error: unknown): string =>
-  (error instanceof Error ? error.message : String(error))
+  errorMessage(error)
     .replace(/ (?:at chunk position|in state) .*$/s, '')
     .replace(/\s+/g, ' ');
 
