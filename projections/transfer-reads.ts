@@ -74,6 +74,14 @@ export const feltText = z.string().transform((hex, context): Felt => {
   return z.NEVER;
 });
 
+/** A UInt64, which ClickHouse writes in quotes; one beyond 2^53 is rejected. */
+export const count = z.coerce.number().int().min(0);
+/** An unsigned integer that may be beyond 2^53. */
+export const bigUint = z
+  .string()
+  .regex(/^[0-9]+$/)
+  .transform(BigInt);
+
 /** One stored transfer. Amounts are decimal strings; `token_id` is "0" where the kind has none. */
 export interface StoredTransfer {
   readonly token: Felt;
@@ -246,7 +254,7 @@ function pageSql(
 
 const distinct = ({ repeats }: TransferSource): string => (repeats === true ? 'DISTINCT ' : '');
 
-const countRow = z.object({ n: z.coerce.number().int().min(0) });
+const countRow = z.object({ n: count });
 
 /** Counts matching rows, up to `most`. */
 export function transferCount(

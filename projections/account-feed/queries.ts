@@ -5,7 +5,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import { descending } from '../descending.ts';
 import type { ServedTables } from '../served.ts';
 import { ZERO_ADDRESS } from '../sql-terms.ts';
-import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
+import { count, feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import type { TransferSource, VersionedSource } from '../transfer-reads.ts';
 
 const legs = { account: '', search: '', from: ' AND leg IN (1, 3)', to: ' AND leg IN (2, 3)' } as const;
@@ -34,7 +34,6 @@ export function versionsOfAccount(tables: ServedTables, filter: keyof typeof leg
 }
 
 const settings = { max_threads: 2 } as const;
-const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
 const figuresRow = z.object({
   first: z.int(),

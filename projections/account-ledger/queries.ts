@@ -6,7 +6,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import type { ServedTables } from '../served.ts';
-import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { count, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 import { MAX_UINT32, descending, uint32 } from '../descending.ts';
 import { feltSql } from '../sql-terms.ts';
@@ -68,7 +68,6 @@ const signed = z
   .string()
   .regex(/^-?[0-9]+$/)
   .transform(BigInt);
-const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
 /** Accounts are cut into slices of equal width by the first two bytes, which are at most 0x0800 in a felt. */
 const ACCOUNT_PREFIXES = 0x800;

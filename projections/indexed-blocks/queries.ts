@@ -9,6 +9,7 @@ import { HEIGHT_RANGE, rangeOf } from '../../schemas/topics.ts';
 import type { ServedTables } from '../served.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 import { feltSql } from '../sql-terms.ts';
+import { count } from '../transfer-reads.ts';
 
 const settings = { max_threads: 1 } as const;
 /** The other rows of a block that is read are there too: they were inserted before it. */
@@ -62,7 +63,6 @@ export async function newestHeightsAt(
   });
 }
 
-const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const chunkRow = z.object({
   chunk: z.string(),
   blocks: count,

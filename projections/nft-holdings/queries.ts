@@ -4,7 +4,7 @@ import type { RowReader } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { uint } from '../../schemas/messages/common.ts';
 import type { ServedTables } from '../served.ts';
-import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
+import { count, feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import { descending, uint32 } from '../descending.ts';
 
 /** With two threads, an account of ten thousand NFTs is read in little more than half the time. */
@@ -29,8 +29,8 @@ const heldRow = z
     o_block: uint32,
     o_position: uint32,
     o_item: uint32,
-    o_count: z.coerce.number().int().min(0),
-    o_batches: z.coerce.number().int().min(0),
+    o_count: count,
+    o_batches: count,
   })
   .transform((row) => ({
     held: {

@@ -6,15 +6,10 @@ import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import { ascendingSql, descending } from '../descending.ts';
 import { dueSql, markedBlocks } from '../due-blocks.ts';
 import type { ServedTables } from '../served.ts';
-import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { bigUint, count, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { DAY_SECONDS, HOUR_SECONDS, startSql, tokenFigures } from './figures.ts';
 
 const settings = { max_threads: 2 } as const;
-const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
-const uint = z
-  .string()
-  .regex(/^[0-9]+$/)
-  .transform(BigInt);
 
 /** Periods of one length whose start lies between two times, both inclusive; seconds. */
 export interface PeriodsRead {
@@ -31,8 +26,8 @@ const tokenRow = z
   .object({
     start: z.int(),
     transfers: count,
-    high: uint,
-    low: uint,
+    high: bigUint,
+    low: bigUint,
     senders: count,
     receivers: count,
     mints: count,

@@ -4,7 +4,7 @@ import type { ChQuery, Params, RowParser, RowReader } from '../../infra/clickhou
 import type { Felt } from '../../schemas/felt.ts';
 import { distinctChunks } from '../distinct-chunks.ts';
 import type { ServedTables } from '../served.ts';
-import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { amongFelts, count, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { meanOf } from './units.ts';
 
 /** Read side of prices over time. Times are unix milliseconds; prices are decimal strings of US dollars, exact. */
@@ -13,7 +13,6 @@ const HOUR_MS = 3_600_000;
 /** Negative before 1970: SQL takes it as Int64. */
 const hourOf = (ms: number): number => Math.floor(ms / HOUR_MS);
 const settings = { max_threads: 1 } as const;
-const count = z.coerce.number().int().min(0);
 
 /** Prices of most tokens are observed often, so most prices at a time were observed within the day before. */
 const NEAR_HOURS = 24;

@@ -5,14 +5,10 @@ import type { Felt } from '../../schemas/felt.ts';
 import { descending } from '../descending.ts';
 import { markedBlocks } from '../due-blocks.ts';
 import type { ServedTables } from '../served.ts';
-import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { bigUint, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
 
 const settings = { max_threads: 1 } as const;
-const uint = z
-  .string()
-  .regex(/^[0-9]+$/)
-  .transform(BigInt);
 
 export interface Holder {
   readonly account: Felt;
@@ -33,7 +29,7 @@ export interface HoldersRead {
   readonly limit: number;
 }
 
-const sums = { holders: z.coerce.number(), high: uint, low: uint };
+const sums = { holders: z.coerce.number(), high: bigUint, low: bigUint };
 const totalsOf = ({ holders, high, low }: z.infer<z.ZodObject<typeof sums>>): HolderTotals => ({
   holders,
   sum: (high << 128n) + low,
@@ -64,7 +60,7 @@ export async function holderTotals(
 }
 
 const rankRow = z
-  .object({ o_account: feltText, o_balance: uint })
+  .object({ o_account: feltText, o_balance: bigUint })
   .transform(({ o_account: account, o_balance: balance }): Holder => ({ account, balance }));
 
 /** Candidates beyond a page that are read with it: some may have another rank by then. */
@@ -119,7 +115,7 @@ async function ranks(
 }
 
 const upToRow = z
-  .object({ ...sums, page: z.array(z.tuple([feltText, uint])) })
+  .object({ ...sums, page: z.array(z.tuple([feltText, bigUint])) })
   .transform(({ page, ...totals }) => ({
     holders: page.map(([account, balance]): Holder => ({ account, balance })),
     totals: totalsOf(totals),

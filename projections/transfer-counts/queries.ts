@@ -4,7 +4,7 @@ import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE, heightsOf, rangeOf } from '../../schemas/topics.ts';
 import type { ServedTables } from '../served.ts';
-import { MAX_HEIGHT, amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { MAX_HEIGHT, amongFelts, count, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 
 /** A token or an account whose transfers are counted: for an account those in and out; one to itself once. */
 export interface Subject {
@@ -14,9 +14,9 @@ export interface Subject {
 
 const kinds = { token: 1, account: 2 } as const;
 const settings = { max_threads: 1 } as const;
-const uint = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
-const totalRow = z.object({ i: z.int(), total: uint });
+const sumRow = z.object({ total: count });
+const totalRow = sumRow.extend({ i: z.int() });
 
 /** The number of transfers of each subject up to a height, in the order of the request. */
 export async function subjectTotals(
@@ -84,7 +84,7 @@ export interface RowsFound {
   readonly rows: number;
 }
 
-const windowRow = z.object({ total: uint, hits: uint, first: uint, last: uint, before: uint, inside: uint });
+const windowRow = sumRow.extend({ hits: count, first: count, last: count, before: count, inside: count });
 
 /**
  * The buckets that hold the wanted rows, found by summing counts instead of reading rows. `buckets` gives (bucket, n).
@@ -161,8 +161,6 @@ export async function findRows(
     found: { lo: blocks.first, hi: blocks.last, skip: found.skip - blocks.before, rows: blocks.inside },
   };
 }
-
-const sumRow = z.object({ total: uint });
 
 /** The number of rows in the buckets: takes a third of the time of finding a window. */
 async function totalOf(clickhouse: ClickHouse, buckets: string, params: Params): Promise<number> {
