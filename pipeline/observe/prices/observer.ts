@@ -18,11 +18,7 @@ export interface PriceObserverOptions extends ObserverOptions {
   /** Tokens that are read periodically; null while no read model of tokens is served. */
   readonly commonTokens: () => Promise<readonly Felt[] | null>;
   readonly metrics: Registry;
-  /** A request within this time of the last reading of its token is answered by that reading. */
-  readonly windowMs?: number;
 }
-
-const WINDOW_MS = 10_000;
 
 export function guardLimits(config: GuardConfig): GuardLimits {
   return {
@@ -38,14 +34,13 @@ export function guardLimits(config: GuardConfig): GuardLimits {
  * identify a price by token and time.
  */
 export async function runPriceObserver(options: PriceObserverOptions): Promise<ObserverRun> {
-  const { config, windowMs = WINDOW_MS } = options;
+  const { config } = options;
   return await startObserver(OBSERVER, options, async (observer) => {
     const { pool, now, retryWhileUnavailable } = observer;
     const reader = createPriceReader(observer, {
       ...options,
       limits: guardLimits(config),
       intervalMs: config.pricePollSeconds * 1000,
-      windowMs,
     });
     const loop = observer.loop(() => reader.round());
     await observer.consume([topics.requests, topics.tokens], async (batch) => {

@@ -33,8 +33,6 @@ export interface PriceReaderOptions {
   readonly feed: PriceFeed;
   readonly limits: GuardLimits;
   readonly intervalMs: number;
-  /** A request within this time of the last reading of its token is answered by that reading. */
-  readonly windowMs: number;
   /** Tokens that are read periodically; null while no read model of tokens is served. */
   readonly commonTokens: () => Promise<readonly Felt[] | null>;
   readonly metrics: Registry;
@@ -56,6 +54,8 @@ export interface PriceReader {
 /** Lower bound of the time between two calls of the feed, however many requests there are. */
 const CALL_SPACING_MS = 250;
 const REFRESH_COMMON_MS = 10_000;
+/** A request within this time of the last reading of its token is answered by that reading. */
+const WINDOW_MS = 10_000;
 const KAFKA_RETRY_MS = 5000;
 const FEED_ALARM = 'prices.feed';
 const REFUSED_ALARM = 'prices.refused:';
@@ -159,7 +159,7 @@ function createAnswers({ publisher, log }: Observer, { source }: PriceFeed) {
 /** Requests in lines of their callers, from which as many are scheduled in turn as one call of the feed has room for. */
 function createRequests(
   { pool, now }: Pick<Observer, 'pool' | 'now'>,
-  { feed, windowMs }: Pick<PriceReaderOptions, 'feed' | 'windowMs'>,
+  { feed }: Pick<PriceReaderOptions, 'feed'>,
 ) {
   const pending = createPendingRequests<PriceRequest>({ keyOf: ({ token }) => token });
   return {
@@ -170,7 +170,7 @@ function createRequests(
       const limit = feed.tokensPerCall - (await countRequested(pool, now()));
       return await storePending(pending, { limit, now: now() }, async (taken) => {
         const requested = new Map(taken.map(({ token, requestedAt }) => [token, requestedAt]));
-        return await scheduleRequested(pool, requested, windowMs, now());
+        return await scheduleRequested(pool, requested, WINDOW_MS, now());
       });
     },
   };
