@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { jsonOf } from '../../infra/json.ts';
 import { contractsMap, rawEvent } from '../../schemas/messages/chain-blocks.ts';
 import type { RawEvent } from '../../schemas/messages/chain-blocks.ts';
 import { height } from '../../schemas/messages/common.ts';
@@ -77,9 +78,5 @@ export function readEventsOf(contracts: ReadonlySet<string>, value: Buffer): Raw
 }
 
 function parse<T>(schema: z.ZodType<T>, text: string): T | null {
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch {
-    return null;
-  }
+  return schema.safeParse(jsonOf(text)).data ?? null;
 }
