@@ -49,28 +49,27 @@ export async function readPublicVerification({
   };
 }
 
-const commitmentRow = publicVerificationAnswer.shape.commitments.element.extend({
-  at: z.date().transform((at) => at.toISOString()),
-});
+const isoTime = z.date().transform((at) => at.toISOString());
+
+const commitmentRow = publicVerificationAnswer.shape.commitments.element.extend({ at: isoTime });
 
 async function readCommitments(db: Sql): Promise<Part<'commitments'>> {
   const sql = `SELECT commitment, starknet_version, outcome, blocks, from_height AS "from", to_height AS "to", last_at AS at
     FROM tds.commitment_checks WHERE blocks > 0 ORDER BY commitment, starknet_version, outcome LIMIT 1000`;
-  return await sqlRows(db, commitmentRow, sql, []);
+  return await sqlRows(db, commitmentRow, sql);
 }
 
 const conservationRow = z.object({
   tokens: z.number(),
   nonzero: publicVerificationAnswer.shape.conservation.shape.nonzero,
-  at: z.date(),
+  at: isoTime,
   to: z.number(),
 });
 
 async function readConservation(db: Sql): Promise<Part<'conservation'>> {
   const sql = 'SELECT tokens, nonzero, checked_at AS at, to_height AS "to" FROM tds.conservation';
-  const [row] = await sqlRows(db, conservationRow, sql, []);
-  if (row === undefined) return { tokens: 0, nonzero: [], at: null, to: null };
-  return { ...row, at: row.at.toISOString() };
+  const [row] = await sqlRows(db, conservationRow, sql);
+  return row ?? { tokens: 0, nonzero: [], at: null, to: null };
 }
 
 async function readPrices(db: Sql): Promise<Part<'prices'>> {
@@ -92,7 +91,7 @@ async function readPrices(db: Sql): Promise<Part<'prices'>> {
 }
 
 const verifyRow = z.object({
-  at: z.date(),
+  at: isoTime,
   from: z.number().nullable(),
   to: z.number().nullable(),
   differences: z.number(),
@@ -111,14 +110,13 @@ async function readLastVerify(db: Sql): Promise<Part<'last_verify'>> {
      SELECT finished_at AS at, from_height AS "from", to_height AS "to", differences FROM runs
      WHERE id = (SELECT id FROM widest) OR id > (SELECT id FROM widest) AND outcome = 'differences'
      ORDER BY id DESC LIMIT 1`,
-    [],
   );
-  return row === undefined ? null : { ...row, at: row.at.toISOString() };
+  return row ?? null;
 }
 
 const rebuildRow = z.object({
   projection: z.string(),
-  at: z.date(),
+  at: isoTime,
   rows: z.number(),
   differences: z.number(),
 });
@@ -129,7 +127,6 @@ async function readLastRebuild(db: Sql): Promise<Part<'last_rebuild'>> {
     rebuildRow,
     `SELECT array_to_string(projections, ', ') AS projection, finished_at AS at, rows_compared AS rows, differences
      FROM tds.rebuild_runs WHERE state = 'finished' AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1`,
-    [],
   );
-  return row === undefined ? null : { ...row, at: row.at.toISOString() };
+  return row ?? null;
 }
