@@ -2,7 +2,6 @@ import type { Command } from 'commander';
 
 import { servedBuilds } from '../../../projections/served.ts';
 import type { ExportFile } from '../../../schemas/api/exports.ts';
-import { AppError } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
@@ -37,10 +36,9 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
         say(`${url}: ${rows} transfers, ${bytes} bytes`);
       };
       const busy = (): string => 'Another process is writing files';
-      const stopped = (): AppError => new AppError('CONFLICT', 'Stopped; the next run resumes from here');
       const final = await withStores(commandConfig(process.env), 'tds-export', log, ({ pool, clickhouse }) =>
         withAdvisoryLocks(pool, ['export build'], busy, (assertHeld) =>
-          withInterrupt(stopped, async (signal) => {
+          withInterrupt(async (signal) => {
             const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
             return await buildExportFiles(reading, { store, heights, assertHeld }, onFile);
           }),

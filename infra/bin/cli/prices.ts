@@ -76,21 +76,19 @@ async function backfill(
       ['prices backfill'],
       () => 'Another process is backfilling prices',
       () =>
-        withInterrupt(
-          () => new AppError('CONFLICT', 'Stopped; the next run resumes from here'),
-          (signal) =>
-            backfillPrices({
-              feed,
-              pool,
-              publisher,
-              limits,
-              tokens,
-              ...range,
-              clock: systemClock,
-              log,
-              signal,
-              onProgress,
-            }),
+        withInterrupt((signal) =>
+          backfillPrices({
+            feed,
+            pool,
+            publisher,
+            limits,
+            tokens,
+            ...range,
+            clock: systemClock,
+            log,
+            signal,
+            onProgress,
+          }),
         ),
     );
   } finally {

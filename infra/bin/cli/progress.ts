@@ -1,5 +1,7 @@
 import { createLogUpdate } from 'log-update';
 
+import { AppError } from '../../../schemas/errors.ts';
+
 /** Progress of a long operation, such as reading the log. */
 export interface Progress {
   readonly phase: string;
@@ -13,13 +15,13 @@ const REDRAW_MS = 200;
 /** Before this, a rate means nothing. */
 const ESTIMATE_MS = 2000;
 
-/** Runs a long operation; SIGINT, SIGTERM and the end of a parent with a channel to it abort its signal, with a reason. */
+/** Runs a long operation; SIGINT, SIGTERM and the end of a parent with a channel to it abort its signal, with CONFLICT. */
 export async function withInterrupt<T>(
-  reason: () => Error,
   work: (signal: AbortSignal) => Promise<T>,
+  message = 'Stopped; the next run resumes from here',
 ): Promise<T> {
   const stop = new AbortController();
-  const onSignal = (): void => stop.abort(reason());
+  const onSignal = (): void => stop.abort(new AppError('CONFLICT', message));
   process.once('SIGINT', onSignal);
   process.once('SIGTERM', onSignal);
   process.once('disconnect', onSignal);

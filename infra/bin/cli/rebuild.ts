@@ -157,9 +157,8 @@ async function rebuildNow(
   const what = wanted.map(({ name }) => name).join(', ');
   const progress = showProgress<RebuildProgress>({ what, reading: 'reading', quiet });
   const metrics = createProjectionMetrics(createMetrics('rebuild'));
-  const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run resumes from here');
   try {
-    return await withInterrupt(stopped, (signal) =>
+    return await withInterrupt((signal) =>
       recordedRebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
         swap,
         requestedBy,

@@ -15,7 +15,7 @@ import type {
   VerifyProgress,
   VerifyReport,
 } from '../../../projections/engine/verify/verify.ts';
-import { AppError, isRetryable } from '../../../schemas/errors.ts';
+import { isRetryable } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { required } from '../../config.ts';
 import { createMetrics } from '../../metrics.ts';
@@ -79,9 +79,9 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
         if (options.node) required(config, 'starknetRpcUrl');
         const report = await withStores(config, 'tds-verify', log, (stores) =>
           withInterrupt(
-            () => new AppError('CONFLICT', 'Stopped'),
             (signal) =>
               recordedVerify({ ...stores, signal }, () => verifyNow(stores, options, signal, first)),
+            'Stopped',
           ),
         );
         show(report);
