@@ -82,7 +82,7 @@ async function applyRecords(deps: ImportDeps, file: ImportFile, onRead: OnRead):
   const importId = randomUUID();
   let parts = 0;
   let sent = 0;
-  for await (const batch of inBatches(partsOf(recordsAgain(file)), PARTS_AT_ONCE)) {
+  for await (const batch of batchesOf(partsOf(recordsAgain(file)), PARTS_AT_ONCE)) {
     onRead('sending', sent);
     await Promise.all(
       batch.map(async (records, at) => {
@@ -220,7 +220,7 @@ async function* partsOf(records: AsyncIterable<Checked>): AsyncIterable<Part> {
   if (count > 0) yield part as Part;
 }
 
-async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncIterable<T[]> {
+async function* batchesOf<T>(items: AsyncIterable<T>, size: number): AsyncIterable<T[]> {
   let batch: T[] = [];
   for await (const item of items) {
     batch.push(item);
@@ -238,7 +238,7 @@ async function listTokens(
   isDryRun: boolean,
 ): Promise<ImportCounts> {
   const counts: ImportCounts = {};
-  for await (const batch of inBatches(tokensOf(records), TOKENS_AT_ONCE)) {
+  for await (const batch of batchesOf(tokensOf(records), TOKENS_AT_ONCE)) {
     const known = await knownTokens(deps, batch);
     const news = batch.filter((token) => differs(token, known.get(token.address)));
     const created = batch.filter(({ address }) => !known.has(address)).length;
