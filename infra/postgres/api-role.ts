@@ -34,6 +34,8 @@ const WORKING_TABLES = [
 ];
 
 const STATEMENT_TIMEOUT_MS = 15_000;
+/** A process frozen here keeps others from granting; the server ends its transaction after this. */
+const IDLE_MS = 60_000;
 
 /**
  * Creates or updates the login role of the API. It may read the read models, those of future builds included, and a few tables
@@ -45,14 +47,14 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
   const name = decodeURIComponent(username);
   if (name === '') throw new AppError('CONFIG_INVALID', 'API_DATABASE_URL names no role');
   const role = pg.escapeIdentifier(name);
-  const grant = async (): Promise<void> =>
-    await inTransaction(pool, async (tx) => {
-      await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.api-role'))");
-      await createRole(tx, name, password);
-      await grantDatabase(tx, role);
-      await grantReadModels(tx, role);
-      await grantWorkingState(tx, role);
-    });
+  const inTurn = async (tx: Sql): Promise<void> => {
+    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.api-role'))");
+    await createRole(tx, name, password);
+    await grantDatabase(tx, role);
+    await grantReadModels(tx, role);
+    await grantWorkingState(tx, role);
+  };
+  const grant = async (): Promise<void> => await inTransaction(pool, inTurn, { idleMs: IDLE_MS });
   // A role belongs to all databases of a server, the lock to one: elsewhere the role may be changed at the same time.
   await retry(grant, { isRetryable: isChangedMeanwhile, baseMs: 50, maxMs: 1000, maxAttempts: 10 });
 }

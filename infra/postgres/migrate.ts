@@ -8,6 +8,10 @@ import type { Pool, PoolClient, Sql } from './client.ts';
 
 const directory = new URL('./migrations/', import.meta.url);
 
+/** Longest wait for another process that migrates, before it is reported. */
+const TURN_MS = 1000;
+/** A process frozen here keeps others from migrating, and batches from beginning; the server ends its transaction after this. */
+const IDLE_MS = 60_000;
 /** Longest wait for batches under way: new ones wait meanwhile. */
 const BATCHES_MS = 30_000;
 /** Longest wait for the lock of a table: whoever uses the table waits meanwhile. */
@@ -20,12 +24,15 @@ const CHECK_TIMEOUT_MS = 5000;
  * other.
  *
  * @returns the files applied
- * @throws STORE_UNAVAILABLE, retryable, when running processes keep locks for too long: nothing is applied
+ * @throws STORE_UNAVAILABLE, retryable, when other processes keep locks for too long: nothing is applied
  */
-export async function migrate(pool: Pool): Promise<string[]> {
+export async function migrate(
+  pool: Pool,
+  { idleMs = IDLE_MS }: { readonly idleMs?: number } = {},
+): Promise<string[]> {
   const files = migrationFiles();
-  return await inTransaction(pool, async (tx) => {
-    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.migrate'))");
+  const apply = async (tx: PoolClient): Promise<string[]> => {
+    await takeTurn(tx);
     await tx.query('CREATE SCHEMA IF NOT EXISTS tds');
     await tx.query(
       'CREATE TABLE IF NOT EXISTS tds.migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
@@ -52,7 +59,19 @@ export async function migrate(pool: Pool): Promise<string[]> {
       throw unavailable('Running processes keep locks that a migration needs', error);
     }
     return pending;
-  });
+  };
+  return await inTransaction(pool, apply, { idleMs });
+}
+
+async function takeTurn(tx: PoolClient): Promise<void> {
+  await tx.query(`SET LOCAL lock_timeout = ${TURN_MS}`);
+  try {
+    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.migrate'))");
+  } catch (error) {
+    if (!isLockTimeout(error)) throw error;
+    throw unavailable('Another process is migrating this database', error);
+  }
+  await tx.query('SET LOCAL lock_timeout TO DEFAULT');
 }
 
 /**

@@ -3,10 +3,10 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 
 import { moveCheckpoints } from '../../../infra/kafka/checkpoints.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
+import { createPool, isPostgresUnavailable } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { checkMigrated, migrate } from '../../../infra/postgres/migrate.ts';
-import { pollUntil } from '../../../infra/retry.ts';
+import { pollUntil, retry } from '../../../infra/retry.ts';
 import { lockServed } from '../../../projections/engine/served-lock.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { isolated } from '../../support/isolation.ts';
@@ -108,6 +108,49 @@ it('gives a table free that another transaction keeps locked, and applies nothin
   await reader.query('COMMIT');
   reader.release();
   expect(await migrate(pool)).toEqual(files.filter((file) => file >= '0153'));
+});
+
+it('goes on once another process, which freezes while it migrates, has been silent for long', async () => {
+  const reached = Promise.withResolvers<void>();
+  const thawed = Promise.withResolvers<void>();
+  const freezing: Pool = {
+    ...pool,
+    async connect() {
+      const client = await pool.connect();
+      return {
+        ...client,
+        async query(statement, values) {
+          if (typeof statement === 'string' && statement.includes('FROM tds.migrations')) {
+            reached.resolve();
+            await thawed.promise;
+          }
+          return await client.query(statement, values);
+        },
+      };
+    },
+  };
+  const frozen = migrate(freezing, { idleMs: 1000 });
+  await reached.promise;
+  try {
+    const isRetryable = isPostgresUnavailable;
+    expect(await retry(() => migrate(pool), { isRetryable, deadlineMs: 10_000 })).toEqual(files);
+  } finally {
+    thawed.resolve();
+  }
+  await expect(frozen).rejects.toSatisfy(isPostgresUnavailable);
+});
+
+it('says after a moment that another process migrates the database', async () => {
+  const other = await pool.connect();
+  await other.query("BEGIN; SELECT pg_advisory_xact_lock(hashtext('tds.migrate'))");
+  await expect(migrate(pool)).rejects.toMatchObject({
+    code: 'STORE_UNAVAILABLE',
+    retryable: true,
+    message: 'Another process is migrating this database',
+  });
+  await other.query('COMMIT');
+  other.release();
+  expect(await migrate(pool)).toEqual(files);
 });
 
 it('is required by a role, which accepts those of a newer program', async () => {
