@@ -12,8 +12,10 @@ import type { Kafka } from '../kafka/client.ts';
 import { Releasers } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 import type { Registry } from '../metrics.ts';
-import { createPool } from '../postgres/client.ts';
+import { createPool, isPostgresUnavailable } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
+import { checkMigrated } from '../postgres/migrate.ts';
+import { AppError } from '../../schemas/errors.ts';
 
 export interface Connecting {
   readonly config: Config;
@@ -96,20 +98,41 @@ export function openNode(
   return node;
 }
 
-/** Runs `work` and closes what it opened. */
+interface CommandOptions {
+  /** Default true. */
+  readonly needsMigrations?: boolean;
+}
+
+/**
+ * Runs `work` and closes what it opened.
+ *
+ * @throws VERSION_MISMATCH instead of the error of `work` where the database lacks migrations, unless it does not need them
+ */
 export async function withConnections<T>(
   config: Config,
   log: Logger,
   work: (connecting: Connecting) => Promise<T>,
+  { needsMigrations = true }: CommandOptions = {},
 ): Promise<T> {
   const releasers = new Releasers((name, error) =>
     log.debug({ err: error, name }, 'could not close resource'),
   );
   try {
     return await work({ config, log, releasers });
+  } catch (error) {
+    throw needsMigrations ? await explained(error, config) : error;
   } finally {
     await releasers.releaseAll();
   }
+}
+
+/** Missing migrations cause errors of every kind: a table, a column or a topic may be missing. */
+async function explained(error: unknown, { databaseUrl }: Config): Promise<unknown> {
+  if (databaseUrl === null || isPostgresUnavailable(error)) return error;
+  return await checkMigrated(databaseUrl).then(
+    () => error,
+    (found: unknown) => (found instanceof AppError && found.code === 'VERSION_MISMATCH' ? found : error),
+  );
 }
 
 /** A pool for a command, whose statements have no time limit. */
@@ -130,13 +153,13 @@ export async function withStores<T>(
   name: string,
   log: Logger,
   work: (stores: Stores) => Promise<T>,
+  options: CommandOptions = {},
 ): Promise<T> {
-  return await withConnections(config, log, (connecting) =>
-    work({
-      ...connecting,
-      pool: openCommandPool(connecting, name),
-      kafka: openKafka(connecting, name),
-      clickhouse: openClickHouse(connecting, name, { timeoutMs: COMMAND_CLICKHOUSE_MS }),
-    }),
-  );
+  const open = (connecting: Connecting): Stores => ({
+    ...connecting,
+    pool: openCommandPool(connecting, name),
+    kafka: openKafka(connecting, name),
+    clickhouse: openClickHouse(connecting, name, { timeoutMs: COMMAND_CLICKHOUSE_MS }),
+  });
+  return await withConnections(config, log, async (connecting) => await work(open(connecting)), options);
 }

@@ -20,6 +20,7 @@ import { isPostgresUnavailable } from '../../postgres/client.ts';
 import { migrate } from '../../postgres/migrate.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
 import { withStores } from '../connect.ts';
+import type { Stores } from '../connect.ts';
 import { retryUntilAvailable } from '../process/wait-for-stores.ts';
 
 const PING_TIMEOUT_MS = 5000;
@@ -38,7 +39,7 @@ export interface Prepared {
 /** Creates or updates topics, working tables, the tables of every projection and the read-only role; idempotent. */
 export async function prepareStores(config: Config, log: Logger, signal: AbortSignal): Promise<Prepared> {
   const databaseUrl = required(config, 'databaseUrl');
-  return await withStores(config, 'tds-prepare', log, async ({ pool, kafka, clickhouse }) => {
+  const prepare = async ({ pool, kafka, clickhouse }: Stores): Promise<Prepared> => {
     const failed = new AbortController();
     const waiting = { log, signal: AbortSignal.any([signal, failed.signal]), isTransient: isRetryable };
     const [applied] = await Promise.all([
@@ -78,5 +79,6 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
     await updateTableSettings(pool, clickhouse);
     if (config.apiDatabaseUrl !== null) await grantApiRole(pool, config.apiDatabaseUrl);
     return { applied, outdated };
-  });
+  };
+  return await withStores(config, 'tds-prepare', log, prepare, { needsMigrations: false });
 }

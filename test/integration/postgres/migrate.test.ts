@@ -166,6 +166,14 @@ it('is required by a role, which accepts those of a newer program', async () => 
   await checkMigrated(own.env.DATABASE_URL);
 });
 
+it.each(['status', 'builds', 'snapshot', 'verify'])('is required by `tds %s`', async (command) => {
+  const { code, stdout, stderr } = await tds({ ...own.env }, command);
+  expect(stderr).toMatch(
+    /^This database lacks migrations of this release, from 0001_core\.sql on: run .*\n$/,
+  );
+  expect([code, stdout]).toEqual([command === 'verify' ? 2 : 1, '']);
+});
+
 it('is missing in an empty database', async () => {
   await expect(checkMigrated(own.env.DATABASE_URL)).rejects.toMatchObject({
     code: 'VERSION_MISMATCH',
