@@ -246,7 +246,7 @@ async function perform(
     case 'quarantine.skip':
       return await skipQuarantined({ pool, publisher, now: () => clock.wallTime() }, subject);
     case 'rebuild.abort':
-      return await abortRebuild(pool, subject);
+      return await abortRebuild(pool, subject, signal);
     case 'rebuild.start':
       return await runTds(
         ['rebuild', subject, '--requested-by', requestedBy, ...(swap === false ? ['--no-swap'] : [])],

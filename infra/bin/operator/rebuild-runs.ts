@@ -7,9 +7,14 @@ import { AppError } from '../../../schemas/errors.ts';
 import { raisedAlarms } from '../../health/service-health.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
+import { pollUntil } from '../../retry.ts';
+import { ABANDONED_SECONDS } from './operation-log.ts';
 
 /** A run whose progress has not moved for so long was killed. */
 const INTERRUPTED_SECONDS = 15;
+/** Time for the process of a rebuild to start. */
+const START_MS = 15_000;
+const START_POLL_MS = 200;
 
 const runRow = z.object({
   id: z.string(),
@@ -50,18 +55,31 @@ export async function rebuildRuns(db: Sql): Promise<RebuildRun[]> {
  * @throws `NOT_FOUND` if no build of it exists and none is asked for
  */
 export async function readRebuilding(db: Sql, projection: string): Promise<{ is_running: boolean }> {
-  const [builds, alarms, runs] = await Promise.all([
+  const [builds, alarms, runs, isStarting] = await Promise.all([
     listBuilds(db, projection),
     raisedAlarms(db),
     rebuildRuns(db),
+    isRebuildStarting(db, projection),
   ]);
   const isNew = alarms.some(({ name }) => name === `projection.outdated:${projection}`);
   if (builds.length === 0 && !isNew) throw new AppError('NOT_FOUND', `Unknown projection ${projection}`);
   return {
-    is_running: runs.some(
-      ({ state, projections }) => state === 'running' && projections.includes(projection),
-    ),
+    is_running:
+      isStarting ||
+      runs.some(({ state, projections }) => state === 'running' && projections.includes(projection)),
   };
+}
+
+/** Whether the process of a rebuild that an admin asked for has yet to record its run, which takes some seconds. */
+async function isRebuildStarting(db: Sql, projection: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `SELECT FROM tds.operations o
+     WHERE operation = 'rebuild.start' AND subject = $1 AND state = 'running'
+       AND updated_at > now() - make_interval(secs => $2) AND NOT EXISTS (
+         SELECT FROM tds.rebuild_runs r WHERE $1 = ANY (r.projections) AND r.started_at >= o.started_at)`,
+    [projection, ABANDONED_SECONDS],
+  );
+  return rowCount !== 0;
 }
 
 function presentRun({ is_aborting: isAborting, ...row }: z.infer<typeof runRow>): RebuildRun {
@@ -81,16 +99,24 @@ function presentRun({ is_aborting: isAborting, ...row }: z.infer<typeof runRow>)
 }
 
 /**
- * Asks the process that rebuilds a projection to stop; it does within some seconds.
+ * Asks the process that rebuilds a projection to stop; it does within some seconds. Waits for one that is starting.
  *
  * @throws `CONFLICT` if no rebuild of it is running
  */
-export async function abortRebuild(db: Sql, projection: string): Promise<string> {
-  const { rowCount } = await db.query(
-    `UPDATE tds.rebuild_runs SET abort_requested_at = coalesce(abort_requested_at, now())
-     WHERE state = 'running' AND $1 = ANY (projections) AND updated_at > now() - make_interval(secs => $2)`,
-    [projection, INTERRUPTED_SECONDS],
-  );
-  if (rowCount === 0) throw new AppError('CONFLICT', `No rebuild of ${projection} is running`);
+export async function abortRebuild(db: Sql, projection: string, signal: AbortSignal): Promise<string> {
+  const abort = async (): Promise<'asked' | 'starting' | 'none'> => {
+    // Read first: a run that is recorded meanwhile is found below.
+    const isStarting = await isRebuildStarting(db, projection);
+    const { rowCount } = await db.query(
+      `UPDATE tds.rebuild_runs SET abort_requested_at = coalesce(abort_requested_at, now())
+       WHERE state = 'running' AND $1 = ANY (projections) AND updated_at > now() - make_interval(secs => $2)`,
+      [projection, INTERRUPTED_SECONDS],
+    );
+    if (rowCount !== 0) return 'asked';
+    return isStarting ? 'starting' : 'none';
+  };
+  const options = { everyMs: START_POLL_MS, withinMs: START_MS, signal };
+  const outcome = await pollUntil(abort, (one) => one !== 'starting', options);
+  if (outcome !== 'asked') throw new AppError('CONFLICT', `No rebuild of ${projection} is running`);
   return `The rebuild of ${projection} ends within some seconds; the next run resumes from there.`;
 }

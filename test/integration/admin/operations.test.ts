@@ -450,6 +450,38 @@ describe('a rebuild', () => {
       expect((await rebuildOf('transfers'))?.rebuild).toMatchObject({ state: 'running', is_aborting: true }),
     );
   });
+
+  test('that has just begun is not begun twice, and is aborted once it shows its progress', async () => {
+    const shown = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<string>();
+    startWorker(async () => {
+      await shown.promise;
+      await world.api.pool.query(
+        `INSERT INTO tds.rebuild_runs (id, projections, requested_by) VALUES (gen_random_uuid(), '{prices}', 'user:1')`,
+      );
+      return await ended.promise;
+    });
+    const path = '/api/admin/projections/prices/rebuild/';
+    try {
+      expect((await world.post(path, {})).status).toBe(202);
+      const second = await world.post(path, {});
+      expect([second.status, second.json.detail]).toEqual([409, 'A rebuild of prices is running already.']);
+      const aborting = world.post(`${path}abort/`);
+      const isAborting = "tds.operations WHERE operation = 'rebuild.abort' AND subject = 'prices'";
+      await until(async () => (await count(isAborting)) === 1);
+      shown.resolve();
+      const aborted = await aborting;
+      expect(aborted.status, JSON.stringify(aborted.json)).toBe(200);
+      expect(
+        await count(
+          "tds.rebuild_runs WHERE 'prices' = ANY (projections) AND abort_requested_at > started_at",
+        ),
+      ).toBe(1);
+    } finally {
+      shown.resolve();
+      ended.resolve('aborted');
+    }
+  });
 });
 
 describe('a verification', () => {

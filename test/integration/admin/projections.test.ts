@@ -114,7 +114,7 @@ describe('a rebuild', () => {
     const { builds } = await shown('transfers');
     expect(builds).toMatchObject([{ state: 'serving' }, { build: 2, state: 'building' }]);
 
-    await abortRebuild(world.api.pool, 'transfers');
+    await abortRebuild(world.api.pool, 'transfers', new AbortController().signal);
     await eventually(async () => expect((await rebuildOf()).is_aborting).toBe(true));
     held.resolve();
     expect(await ended).toContain('Aborted; the next run resumes from here');
@@ -126,7 +126,9 @@ describe('a rebuild', () => {
         seconds_left: null,
       }),
     );
-    await expect(abortRebuild(world.api.pool, 'transfers')).rejects.toMatchObject({ code: 'CONFLICT' });
+    await expect(
+      abortRebuild(world.api.pool, 'transfers', new AbortController().signal),
+    ).rejects.toMatchObject({ code: 'CONFLICT' });
   });
 
   test('shows the rows that it compared and where the served table differs', async () => {
