@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 
-import { areRepaired, requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
+import { requestRepairs, waitForRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
@@ -19,7 +19,6 @@ import { isRetryable } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { required } from '../../config.ts';
 import { createMetrics } from '../../metrics.ts';
-import { pollUntil } from '../../retry.ts';
 import { VERIFY_DIFFERENCES, recordedVerify } from '../operator/verify-runs.ts';
 import { errorText } from '../process/error-text.ts';
 import { commandConfig } from '../command-config.ts';
@@ -129,11 +128,14 @@ async function verifyNow(
   };
   try {
     const report = await verify(deps, how);
-    const heights = report.differences.filter(({ reread }) => reread === true).flatMap(heightsOf);
-    if (!options.repair || heights.length === 0) return report;
+    const reread = report.differences.filter((one) => one.reread === true).flatMap(heightsOf);
+    if (!options.repair || reread.length === 0) return report;
     first.push(report);
-    await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
-    await repaired(stores, heights, signal);
+    const heights = [...new Set(reread)];
+    await requestRepairs(pool, heights, 'verify', { reread: true });
+    const left = await waitForRepairs(pool, heights, { withinMs: REPAIR_TIMEOUT_MS, signal });
+    if (left > 0)
+      log.warn({ left }, 'blocks not repaired yet; verify again once `tds status` shows no repairs left');
     const again = await verify(deps, how);
     const repairedTables = { ...report.repairedTables };
     addRepairedRows(repairedTables, again.repairedTables);
@@ -169,15 +171,6 @@ function nodeComparison(
       return [];
     }
   };
-}
-
-/** Waits until the ingester has repaired these blocks, or the deadline has passed. */
-async function repaired({ pool }: Stores, heights: readonly number[], signal: AbortSignal): Promise<void> {
-  await pollUntil(() => areRepaired(pool, heights), Boolean, {
-    everyMs: 500,
-    withinMs: REPAIR_TIMEOUT_MS,
-    signal,
-  });
 }
 
 function heightsOf({ heights }: Difference): number[] {

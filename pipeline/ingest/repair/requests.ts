@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { countOf, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
+import { pollUntil } from '../../../infra/retry.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint } from '../../node/types.ts';
@@ -102,13 +103,25 @@ async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], contra
   const cursors = open.map(({ cursor }) => cursor);
   await requestRepairs(pool, cursors, `new standard of ${contract}`);
   for (let waitedMs = 0; waitedMs < REFRESH_MS; waitedMs += REFRESH_POLL_MS) {
-    if (await areRepaired(pool, cursors)) return;
+    if ((await countUnrepaired(pool, cursors)) === 0) return;
     await sleep(REFRESH_POLL_MS);
   }
 }
 
-/** Whether no repair of these blocks is waiting. */
-export async function areRepaired(db: Sql, heights: readonly number[]): Promise<boolean> {
+/** Waits until the ingester has repaired these blocks, or for this time. Returns how many are left. */
+export async function waitForRepairs(
+  db: Sql,
+  heights: readonly number[],
+  { withinMs, signal }: { readonly withinMs: number; readonly signal: AbortSignal },
+): Promise<number> {
+  return await pollUntil(
+    () => countUnrepaired(db, heights),
+    (left) => left === 0,
+    { everyMs: 500, withinMs, signal },
+  );
+}
+
+async function countUnrepaired(db: Sql, heights: readonly number[]): Promise<number> {
   const waiting = 'SELECT count(*) AS n FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)';
-  return (await countOf(db, waiting, [heights])) === 0;
+  return await countOf(db, waiting, [heights]);
 }

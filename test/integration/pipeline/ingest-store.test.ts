@@ -5,7 +5,7 @@ import { createAlarms } from '../../../infra/health/alarms.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { repairsLeft } from '../../../infra/health/service-health.ts';
 import { createCommitmentStore } from '../../../pipeline/ingest/store/commitments.ts';
-import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
+import { requestRepairs, waitForRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
 import { makeBlock } from '../../support/chain-messages.ts';
@@ -164,6 +164,16 @@ test('repairsLeft counts pending repairs', async () => {
   await requestRepairs(pool, [20, 21, 22], 'test');
   await pool.query("UPDATE tds.repairs SET requested_at = '2024-05-01T00:00:00Z' WHERE height = 21");
   expect(await repairsLeft(pool)).toEqual({ pending: 3, oldest: new Date('2024-05-01T00:00:00Z') });
+});
+
+test('waits for repairs, and says how many are left where they take too long', async () => {
+  const heights = [41, 42, 43];
+  const within = { withinMs: 0, signal: new AbortController().signal };
+  await requestRepairs(pool, heights, 'test');
+  await pool.query('UPDATE tds.repairs SET done_at = now() WHERE height = 42');
+  expect(await waitForRepairs(pool, heights, within)).toBe(2);
+  await pool.query('UPDATE tds.repairs SET done_at = now()');
+  expect(await waitForRepairs(pool, heights, within)).toBe(0);
 });
 
 test('finished chunks to repair have a due repair in their range', async () => {

@@ -101,7 +101,8 @@ test('tds verify --repair prints what it has found where it cannot verify the bl
     expect(await verified).toEqual({
       code: 2,
       stdout: expect.stringMatching(/block 3 of the log: its events do not match[^]*: 1 difference\.\n$/),
-      stderr: 'Another verification is running\n',
+      // On a busy machine, its progress comes first.
+      stderr: expect.stringMatching(/(^|\n)Another verification is running\n$/),
     });
   });
 }, 60_000);
