@@ -8,6 +8,7 @@ import type { Pool, Sql } from './client.ts';
 
 /** The tables and views of the schema `tds` that the API may read. */
 const WORKING_TABLES = [
+  'migrations',
   'served',
   'builds',
   'checkpoints',

@@ -289,3 +289,8 @@ export function isLockTimeout(error: unknown): boolean {
 export function isTableMissing(error: unknown): boolean {
   return ['42P01', '3F000'].includes(errorCode(error) ?? '');
 }
+
+/** True where the role lacks a privilege (SQLSTATE 42501). */
+export function isPrivilegeMissing(error: unknown): boolean {
+  return errorCode(error) === '42501';
+}

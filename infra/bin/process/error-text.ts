@@ -1,13 +1,10 @@
 import { AppError } from '../../../schemas/errors.ts';
 import { isClickHouseMissingPrivilege, isClickHouseRejection } from '../../clickhouse/client.ts';
 import { errorCode } from '../../error-code.ts';
-import { isPostgresUnavailable } from '../../postgres/client.ts';
+import { isPostgresUnavailable, isPrivilegeMissing } from '../../postgres/client.ts';
 
 /** SQLSTATEs: invalid password, invalid authorization, database does not exist. */
 const REJECTED_CONNECTION = new Set(['28P01', '28000', '3D000']);
-
-/** SQLSTATE: insufficient privilege. */
-const MISSING_PRIVILEGE = '42501';
 
 /** The text of an error for a person: a message for expected errors, the stack for a bug. */
 export function errorText(error: unknown): string {
@@ -15,7 +12,7 @@ export function errorText(error: unknown): string {
   if (isPostgresUnavailable(error)) return `PostgreSQL did not answer: ${shortReason(error)}`;
   if (REJECTED_CONNECTION.has(errorCode(error) ?? '')) return rejectionText('PostgreSQL', error);
   if (isClickHouseRejection(error)) return rejectionText('ClickHouse', error);
-  if (errorCode(error) === MISSING_PRIVILEGE) return privilegeText('PostgreSQL', error);
+  if (isPrivilegeMissing(error)) return privilegeText('PostgreSQL', error);
   if (isClickHouseMissingPrivilege(error)) return privilegeText('ClickHouse', error);
   if (!(error instanceof Error)) return String(error);
   // The message of a system call names the call and the path.

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
@@ -9,6 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { createAlarms } from '../../../infra/health/alarms.ts';
 import { raisedAlarms } from '../../../infra/health/service-health.ts';
+import { grantApiRole } from '../../../infra/postgres/api-role.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { clickhouseProjections, postgresProjections } from '../../../projections/index.ts';
@@ -113,6 +115,27 @@ test('the API does not start with a password that ClickHouse rejects', async () 
   expect(logged).toContain('ClickHouse rejected the connection: ');
   expect(logged).not.toContain('"stack"');
   expect(code).toBe(1);
+});
+
+test('the API does not start on a database that lacks migrations, if its role may read them', async () => {
+  const pool = createPool(own.env.DATABASE_URL, { applicationName: 'test', max: 1 });
+  const url = new URL(own.env.DATABASE_URL);
+  const role = `api_${randomBytes(4).toString('hex')}`;
+  url.username = role;
+  await grantApiRole(pool, url.href);
+  const start = async () => await startApi({ API_DATABASE_URL: url.href });
+  await pool.query("UPDATE tds.migrations SET name = 'x' || name WHERE name = '0001_core.sql'");
+  try {
+    const { code, logged } = await start();
+    expect(logged).toContain('This database lacks migrations of this release, from 0001_core.sql on');
+    expect(code).toBe(1);
+    await pool.query(`REVOKE SELECT ON tds.migrations FROM ${role}`);
+    expect((await start()).logged).toContain('api is ready');
+  } finally {
+    await pool.query("UPDATE tds.migrations SET name = '0001_core.sql' WHERE name = 'x0001_core.sql'");
+    await pool.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+    await pool.end();
+  }
 });
 
 test('an ingester of another chain fails before it is ready', async () => {

@@ -44,6 +44,7 @@ describe('the role of the API', () => {
   it.each([
     'before_v1_b1.things',
     'after_v1_b2.things',
+    'tds.migrations',
     'tds.served',
     'tds.builds',
     'tds.checkpoints',
@@ -74,7 +75,6 @@ describe('the role of the API', () => {
   });
 
   it.each([
-    'tds.migrations',
     'tds.chunks',
     'tds.recorded_blocks',
     'tds.repairs',
