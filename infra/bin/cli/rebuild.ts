@@ -130,23 +130,16 @@ async function dropPrevious(
   }
 }
 
-/** Rebuilds the read models that `prepareStores` found outdated. */
+/** Rebuilds the read models that `prepareStores` found outdated: together, so that the log is read once. */
 export async function rebuildOutdated(
   config: Config,
   outdated: readonly Projection[],
   log: Logger,
   say: (line: string) => void,
 ): Promise<void> {
-  await withStores(config, 'tds-rebuild', log, async (stores) => {
-    for (const projection of outdated) {
-      const report = await rebuildNow(stores, [projection], {
-        swap: true,
-        quiet: false,
-        requestedBy: 'operator',
-      });
-      for (const line of rebuildLines(report)) say(line);
-    }
-  });
+  const how = { swap: true, quiet: false, requestedBy: 'operator' };
+  const report = await withStores(config, 'tds-rebuild', log, (stores) => rebuildNow(stores, outdated, how));
+  for (const line of rebuildLines(report)) say(line);
 }
 
 async function rebuildNow(

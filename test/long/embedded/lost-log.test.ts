@@ -45,6 +45,8 @@ test('starts after Kafka has lost acknowledged messages, and verify --repair bri
     const third = await start();
     stop = () => third.stop();
     expect(third.printed()).toMatch(/transfers: build 2 /);
+    // All read models are rebuilt from one reading of the log.
+    expect(third.printed().match(/^Swapped; /gm)).toHaveLength(1);
     node.control({ command: 'advance', blocks: 5 });
     await eventually(async () => {
       expect((await allTransfers(third, 'block=75')).rows.length).toBeGreaterThan(0);
