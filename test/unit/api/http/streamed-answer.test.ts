@@ -160,6 +160,15 @@ it('disconnects a client that takes little while others wait for its place', asy
   client.destroy();
 });
 
+it('disconnects a client whose answer waits behind an endless one of its connection', async () => {
+  const { client, ours } = await open();
+  const first = made;
+  client.write('GET /api/endless/?wanted=1 HTTP/1.1\r\nHost: x\r\n\r\n');
+  while (made === first || made?.readableFlowing !== false) await turn();
+  vi.advanceTimersByTime(10_000);
+  expect(ours.destroyed).toBe(true);
+});
+
 it('keeps a client that takes enough while others wait for its place', async () => {
   const connection = await open('?wanted=1');
   for (let seconds = 0; seconds < 30; seconds += 1) {
