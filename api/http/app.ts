@@ -9,9 +9,10 @@ import { Counter, Histogram } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
 import type { Network } from '../../infra/networks.ts';
 import { clientAddress } from './client-address.ts';
-import { handleRoute, showIndexedBlock } from './handle-route.ts';
+import { callerOf, handleRoute, showIndexedBlock } from './handle-route.ts';
 import type { RouteHandlerDeps } from './handle-route.ts';
 import { HttpError, notFound, toHttpError } from './errors.ts';
+import { limitHeldAnswers } from './held-answers.ts';
 import { createBodyIntake } from './body-intake.ts';
 import { mountConsole } from '../console/console.ts';
 import type { Console } from '../console/console.ts';
@@ -76,6 +77,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
   app.use(recordRequest(deps));
   app.use(allowOrigins());
   app.use(answerErrors(log));
+  app.use(holdAnswers());
   const router = createRouter(deps);
   app.use(router.routes());
   app.use((context) => answerUnrouted(context, router, routes));
@@ -195,6 +197,17 @@ function answerErrors(log: Logger): Middleware {
     }
     const { settle } = context.state.note;
     if (settle !== undefined) context.set(await settle(context.status));
+  };
+}
+
+/** Counts what is read; an answer to a write must not be refused. */
+function holdAnswers(): Middleware {
+  const hold = limitHeldAnswers();
+  return async (context, next) => {
+    await next();
+    const { body, method, res, state } = context;
+    if (state.route === undefined || method !== 'GET' || !Buffer.isBuffer(body)) return;
+    hold(res, callerOf(state.ip, state.note).user, body.length);
   };
 }
 

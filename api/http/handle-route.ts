@@ -133,7 +133,7 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
   };
 }
 
-function callerOf(ip: string, { keyId, userId }: CallerNote): Caller {
+export function callerOf(ip: string, { keyId, userId }: CallerNote): Caller {
   const user = userId === undefined ? `network ${addressBlock(ip)}` : `user ${userId}`;
   return {
     user,

@@ -6,6 +6,7 @@ import { DEFAULT_BODY_BYTES } from './body.ts';
 import { readClasses } from './clickhouse.ts';
 import type { ReadClassName } from './clickhouse.ts';
 import { REACHABLE_ROWS } from './envelope.ts';
+import { HELD_MIB_PER_USER } from './held-answers.ts';
 import { MAX_UNANSWERED } from './pipelining.ts';
 import { acceptsSessionAsKey } from './route.ts';
 import type { Route } from './route.ts';
@@ -30,6 +31,7 @@ export function commonLimits(): string {
     `${MAX_FAILURES} failed checks of API keys block an address (for IPv6, its /64) for \`IP_BLOCK_WINDOW_SECONDS\` of the operator, by default 300 (403);`,
     `at most ${placesPerCaller} reads of a key and ${placesPerUser} of a user run at a time (unless the operation states other numbers), and ${COMMAND_LIMITS.inFlightPerUser} writes of a user; further ones wait for some seconds, then return 503;`,
     'an answer must be read within 60 s;',
+    `a user's unread answers have at most ${HELD_MIB_PER_USER} MiB together: a read whose answer does not fit returns 503;`,
     `a connection with more than ${MAX_UNANSWERED} unanswered requests is closed.`,
   ].join(' ');
 }

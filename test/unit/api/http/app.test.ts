@@ -14,6 +14,7 @@ import { createApp } from '../../../../api/http/app.ts';
 import { answerMalformedRequests } from '../../../../api/http/malformed-requests.ts';
 import { HttpError } from '../../../../api/http/errors.ts';
 import { integerField, textField } from '../../../../api/http/fields.ts';
+import { HELD_MIB_PER_USER } from '../../../../api/http/held-answers.ts';
 import { address, boolean, integer } from '../../../../api/http/params.ts';
 import { defineRoute } from '../../../../api/http/route.ts';
 import { sleep } from '../../../../infra/lifecycle.ts';
@@ -828,7 +829,34 @@ it('disconnects only a client that reads little while others wait for the place 
   } finally {
     vi.useRealTimers();
     for (const { socket } of clients) socket.destroy();
+    await vi.waitFor(() => expect(clients.every(({ ours }) => ours.destroyed)).toBe(true));
   }
+});
+
+it('answers 503 while clients have not read what is held for them, and again once they have left', async () => {
+  // Cached, so that it is made once.
+  state = 'held';
+  const path = '/api/cached/large/';
+  const fitting = Math.floor((HELD_MIB_PER_USER * 1_048_576) / 20_000_000);
+  const clients = Array.from({ length: fitting }, () => connect(port, '127.0.0.1').pause());
+  try {
+    const begun = clients.map(async (client) => {
+      client.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
+      await once(client, 'readable');
+    });
+    await Promise.all(begun);
+    const refused = await call('GET', path);
+    expect([refused.status, refused.json.code, refused.headers.get('retry-after')]).toEqual([
+      503,
+      'overloaded',
+      '5',
+    ]);
+    expect((await call('GET', '/api/things/small/')).status).toBe(200);
+  } finally {
+    for (const client of clients) client.destroy();
+  }
+  await vi.waitFor(async () => expect((await call('GET', path)).status).toBe(200), { timeout: 30_000 });
+  state = null;
 });
 
 describe('headers', () => {
