@@ -29,7 +29,7 @@ INSERT INTO {{token_stats}}
 SELECT token, step, start, max(transfers) AS total, max(high), max(low), max(senders), max(receivers), max(mints),
   max(burns), {pass:UInt64}, total = 0
 FROM (
-  SELECT token, ${STEPS} AS step, ${startSql('step')} AS start, ${tokenFigures}
+  SELECT token, ${STEPS} AS step, ${startSql('step')} AS start, ${tokenFigures()}
   FROM {{transfers}} FINAL WHERE token IN (${touched}) AND ${MOVED_IN_DAY} GROUP BY token, step, start
   UNION ALL
   SELECT token, step, start, 0, toUInt256(0), toUInt256(0), 0, 0, 0, 0 FROM {{token_stats}} FINAL
