@@ -101,21 +101,33 @@ export async function exportedTokens(clickhouse: RowReader, asked: TransferExpor
 }
 
 const PLACE = ['block_desc', 'position_desc', 'item_desc'];
+const backwards = (columns: readonly string[]): string =>
+  columns.map((column) => `${column} DESC`).join(', ');
+/** Tells the blocks of one height apart: the join holds it, not the whole hash, of every block. */
+const shortHash = (hash: string): string => `cityHash64(${hash})`;
 
 /**
- * The newest version of each row, in the order of the chain, with the block that is indexed at its height. The key of a token
- * or an account is read backwards, so that nothing is sorted or held in memory. `is_unsettled`: the row is of a version that
- * its block does not have yet, because that is just being reverted or indexed again; the other filters do not apply to it.
+ * The newest version of each row, in the order of the chain, with the block that is indexed at its height. The key is read
+ * backwards, and its equal rows are neighbours, so that no set of rows is held in memory; only without a token or an account are
+ * the rows sorted. `is_unsettled`: the row is of a version that its block does not have yet, because that is just being reverted
+ * or indexed again; the other filters do not apply to it.
  */
 function settledRows({ tables, source, filters }: TransferExport): string {
   const versions = `${source.sql} AND ${heights}`;
-  const order = [...(source.subject === null ? [] : [source.subject]), ...PLACE, 'seq'];
-  const conditions = ['r.is_deleted = 0', 'r.block_hash = b.block_hash', ...rowPredicates(source, filters)];
+  // ClickHouse compares neighbours only by a prefix of the key of the table.
+  const key = [source.subject ?? 'token', ...PLACE];
+  const newest = `SELECT * ${versions} ORDER BY ${backwards([...key, 'seq'])} LIMIT 1 BY ${key.join(', ')}`;
+  const inOrder = source.subject === null ? `SELECT * FROM (${newest}) ORDER BY ${backwards(PLACE)}` : newest;
+  const conditions = [
+    'r.is_deleted = 0',
+    `${shortHash('r.block_hash')} = b.short_hash`,
+    ...rowPredicates(source, filters),
+  ];
+  // The join of one block to a row takes less memory than that of any number.
   return `SELECT r.*, r.seq > b.seq AS is_unsettled, toUInt64(r.timestamp) * 1000 AS time FROM (
-        SELECT * ${versions}
-        ORDER BY ${order.map((column) => `${column} DESC`).join(', ')} LIMIT 1 BY ${PLACE.join(', ')}
-      ) AS r INNER JOIN (
-        SELECT block_desc, block_hash, seq FROM ${tables.table('indexed_blocks')} FINAL
+        ${inOrder}
+      ) AS r SEMI LEFT JOIN (
+        SELECT block_desc, ${shortHash('block_hash')} AS short_hash, seq FROM ${tables.table('indexed_blocks')} FINAL
         WHERE ${heights} AND block_desc IN (SELECT block_desc ${versions})
       ) AS b ON r.block_desc = b.block_desc
       WHERE r.seq > b.seq OR (${conditions.join(' AND ')})`;

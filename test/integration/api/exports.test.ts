@@ -989,13 +989,17 @@ test('a stream reads blocks with many transfers in parts', async () => {
   expect(seen.size).toBe(rows);
 });
 
-/** Begins an export whose statement has so little memory. */
+/** Begins an export whose statement, and the count of its rows, have so little memory. */
 async function openWithin(
   bytes: number,
   query: Partial<TransferSearch>,
   asked: { readonly format: Format; readonly maxPrices?: number },
 ) {
-  const limited: Pick<ClickHouse, 'file'> = {
+  const limited: Pick<ClickHouse, 'rows' | 'file'> = {
+    rows: async (read, params, options = {}) => {
+      const limit = read.name === 'export.count' ? { max_memory_usage: bytes } : {};
+      return await owner.rows(read, params, { ...options, settings: { ...options.settings, ...limit } });
+    },
     file: async (statement, params, options) => {
       const settings = { ...options.settings, max_memory_usage: bytes };
       return await owner.file(statement, params, { ...options, settings });
@@ -1097,9 +1101,13 @@ test('an export holds the prices of its range, or if these are too many those of
   }
 });
 
-test('a range with more transfers than fit into the memory of a statement is exported', async () => {
+test('more transfers than fit into the memory of a statement are exported', async () => {
   // The last test: their token is that of other transfers, which every block names.
-  await writeBulk(owner, names, { token: COIN, perBlock: 30_000, below: FORK });
+  const written = await writeBulk(owner, names, { token: COIN, perBlock: 30_000, below: FORK });
+  // The rows of Parquet are counted before it begins.
+  const ofToken = await openWithin(250_000_000, { felts: { token: COIN } }, { format: 'parquet' });
+  expect(ofToken.rows).toBeGreaterThan(written);
+  ofToken.file.destroy();
   const { file } = await openWithin(700_000_000, { fromBlock: 0, toBlock: HEIGHTS }, { format: 'ndjson' });
   // It is sorted before it begins.
   const [first] = (await once(file, 'data')) as [Buffer];
