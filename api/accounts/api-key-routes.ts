@@ -59,6 +59,8 @@ const expiry = timestamp('From this time on the key is rejected');
 const keyPath = '/api/users/auth/api-keys/{id}/';
 const keyParams = z.object({ id: integer({ min: 0 }) });
 
+const common = { tag: 'Account and keys', auth: 'session' } as const;
+
 export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
   return [
     createKeyRoute(deps),
@@ -73,13 +75,12 @@ export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
 function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     id: 'createApiKey',
+    ...common,
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
     summary: 'Create an API key',
     description:
       'With an `Idempotency-Key` header, a retry within 48 hours returns the same key; a later one creates another key.',
-    tag: 'Account and keys',
-    auth: 'session',
     isIdempotent: true,
     body: z.object({
       name,
@@ -145,12 +146,11 @@ function presentKey(key: KeyRecord, lastUse: number | null): KeyAnswer {
 function listKeysRoute(): Route {
   return defineRoute({
     id: 'listApiKeys',
+    ...common,
     method: 'GET',
     path: '/api/users/auth/api-keys/',
     summary: "List the caller's API keys",
     description: 'The keys themselves are never shown again.',
-    tag: 'Account and keys',
-    auth: 'session',
     response: { 200: z.array(listedKeyAnswer) },
     async handler({ user, served, pool }) {
       const keys = await keysOfUser(pool, served.schema('accounts'), user.id);
@@ -173,12 +173,11 @@ function listKeysRoute(): Route {
 function readKeyRoute(): Route {
   return defineRoute({
     id: 'getApiKey',
+    ...common,
     method: 'GET',
     path: keyPath,
     summary: 'Get an API key with its restrictions',
     description: "One of the caller's, without the key itself; 404 for any other.",
-    tag: 'Account and keys',
-    auth: 'session',
     params: keyParams,
     response: { 200: keyAnswer },
     async handler({ input: { params }, user, served, pool }) {
@@ -192,13 +191,12 @@ function readKeyRoute(): Route {
 function changeKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     id: 'updateApiKey',
+    ...common,
     method: 'PATCH',
     path: keyPath,
     summary: 'Change the name and restrictions of an API key',
     description:
       'Fields that are left out keep their value. Calls are checked by the new values from then on; open streams of a key whose origins or networks change end within 15 seconds.',
-    tag: 'Account and keys',
-    auth: 'session',
     isIdempotent: true,
     params: keyParams,
     body: z.object({
@@ -238,12 +236,11 @@ async function lastUse(pool: Sql, served: ServedBuilds, id: number): Promise<num
 function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
   return defineRoute({
     id: 'deleteApiKey',
+    ...common,
     method: 'POST',
     path: '/api/users/auth/api-keys/delete/',
     summary: 'Delete an API key',
     description: 'From then on, requests with the key return 401.',
-    tag: 'Account and keys',
-    auth: 'session',
     isIdempotent: true,
     body: z.object({ key_id: integerField() }),
     response: { 200: doneAnswer },
@@ -259,13 +256,12 @@ function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
 function keyUsageRoute({ clickhouseFor, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     id: 'getApiKeyUsage',
+    ...common,
     method: 'GET',
     path: `${keyPath}usage/`,
     summary: 'Count the calls of an API key per hour',
     description:
       'Returns hours in UTC, oldest first; hours without a call are left out. Updated every few seconds.',
-    tag: 'Account and keys',
-    auth: 'session',
     params: keyParams,
     query: z.object({
       start_time: timestamp('ISO 8601, UTC by default; 24 hours before the end when absent').optional(),

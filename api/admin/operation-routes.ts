@@ -28,6 +28,8 @@ export interface OperationRouteDeps {
 const WAIT_MS = 5000;
 const POLL_MS = 200;
 
+const common = { tag: 'Administration', auth: 'admin' } as const;
+
 export function operationRoutes(deps: OperationRouteDeps): Route[] {
   return [
     quarantineRoute(deps, 'retry'),
@@ -56,11 +58,10 @@ const QUARANTINE = {
 function quarantineRoute(deps: OperationRouteDeps, what: 'retry' | 'skip'): Route {
   return defineRoute({
     ...QUARANTINE[what],
+    ...common,
     method: 'POST',
     path: `/api/admin/quarantine/{id}/${what}/`,
     description: `The same as \`tds quarantine ${what}\`. ${AFTER}`,
-    tag: 'Administration',
-    auth: 'admin',
     isIdempotent: true,
     params: z.object({ id: entryId }),
     response: responses,
@@ -77,12 +78,11 @@ const projection = text({ min: 1, max: 100, description: 'Name of a projection' 
 function startRebuildRoute(deps: OperationRouteDeps): Route {
   return defineRoute({
     id: 'startRebuild',
+    ...common,
     method: 'POST',
     path: '/api/admin/projections/{name}/rebuild/',
     summary: 'Rebuild a projection from the log, compare it with the served one, and swap',
     description: `Runs \`tds rebuild NAME\` in a process of \`project\`. Returns 202 once it has started, or after ${WAIT_MS / 1000} s. Its progress is in \`/api/admin/projections/\`.`,
-    tag: 'Administration',
-    auth: 'admin',
     isIdempotent: true,
     params: z.object({ name: projection }),
     body: z.object({
@@ -104,12 +104,11 @@ function startRebuildRoute(deps: OperationRouteDeps): Route {
 function abortRebuildRoute(deps: OperationRouteDeps): Route {
   return defineRoute({
     id: 'abortRebuild',
+    ...common,
     method: 'POST',
     path: '/api/admin/projections/{name}/rebuild/abort/',
     summary: 'Abort the running rebuild of a projection',
     description: `Like Ctrl-C in \`tds rebuild\`, wherever the rebuild was started: the served build stays, and the next run resumes. ${AFTER}`,
-    tag: 'Administration',
-    auth: 'admin',
     isIdempotent: true,
     params: z.object({ name: projection }),
     response: responses,
@@ -124,12 +123,11 @@ function abortRebuildRoute(deps: OperationRouteDeps): Route {
 function startVerificationRoute(deps: OperationRouteDeps): Route {
   return defineRoute({
     id: 'startVerification',
+    ...common,
     method: 'POST',
     path: '/api/admin/verification/',
     summary: 'Compare the log with block headers, tables, sums and checkpoints',
     description: `Runs \`tds verify\`, without repairs, in a process of \`project\`. Returns 202 once it has started, or after ${WAIT_MS / 1000} s; poll \`/api/admin/operations/{id}/\`: at the end, its \`detail\` is the report.`,
-    tag: 'Administration',
-    auth: 'admin',
     isIdempotent: true,
     response: { 202: operationAnswer },
     async handler({ user, request }) {
@@ -151,12 +149,11 @@ function startVerificationRoute(deps: OperationRouteDeps): Route {
 function listRoute({ operator }: OperationRouteDeps): Route {
   return defineRoute({
     id: 'listOperations',
+    ...common,
     method: 'GET',
     path: '/api/admin/operations/',
     summary: 'List the operations that admins requested, newest first',
     description: 'The last 50 operations that a process of `project` has begun; not those of `tds` commands.',
-    tag: 'Administration',
-    auth: 'admin',
     limits: ['Operations: the last 50'],
     response: { 200: operationsAnswer },
     handler: async () => ({ status: 200, body: { results: [...(await operator.operations(null))] } }),
@@ -166,12 +163,11 @@ function listRoute({ operator }: OperationRouteDeps): Route {
 function showRoute({ operator }: OperationRouteDeps): Route {
   return defineRoute({
     id: 'getOperation',
+    ...common,
     method: 'GET',
     path: '/api/admin/operations/{id}/',
     summary: 'Show one operation, with what was done',
     description: '404 until a process of `project` has begun it.',
-    tag: 'Administration',
-    auth: 'admin',
     params: z.object({ id: text({ min: 1, max: 200, description: 'Id of an operation' }) }),
     response: { 200: operationAnswer },
     async handler({ input: { params } }) {

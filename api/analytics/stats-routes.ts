@@ -48,6 +48,8 @@ const WHICH = [
   '`as_of_block`, no later block is counted, and `end_time` is the time of that block by default.',
 ].join(' ');
 
+const common = { method: 'GET', tag: 'Analytics', auth: 'key', asOf: true } as const;
+
 /** Statistics of a token and of the chain. */
 export function statsRoutes({ clickhouseFor, now }: StatsRouteDeps): Route[] {
   const periodsOf = periodReader(now);
@@ -57,7 +59,7 @@ export function statsRoutes({ clickhouseFor, now }: StatsRouteDeps): Route[] {
 function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader): Route {
   return defineRoute({
     id: 'getTokenStats',
-    method: 'GET',
+    ...common,
     path: '/api/tokens/{address}/stats/',
     summary: 'Get the transfers of a token by hour or day',
     description: [
@@ -66,9 +68,6 @@ function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
       'zero address counts neither as a sender nor as a receiver. The volume is the sum of the amounts; for NFTs, their number;',
       'for contracts of unknown standard, 0.',
     ].join(' '),
-    tag: 'Analytics',
-    auth: 'key',
-    asOf: true,
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
     query: periodsQuery,
@@ -97,7 +96,7 @@ function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
 function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader): Route {
   return defineRoute({
     id: 'getChainStats',
-    method: 'GET',
+    ...common,
     path: '/api/stats/',
     summary: 'Get the blocks and transfers of the chain by hour or day',
     description: [
@@ -105,9 +104,6 @@ function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
       'Hours and days without a block are left out. `accounts` counts senders and receivers except the zero address. `top_tokens`',
       `lists the ${TOP_TOKENS} tokens with the most transfers in all these hours or days together.`,
     ].join(' '),
-    tag: 'Analytics',
-    auth: 'key',
-    asOf: true,
     query: periodsQuery,
     limits: [`Hours or days: ${figure(MAX_PERIODS)} (400)`],
     response: { 200: chainStatsAnswer },

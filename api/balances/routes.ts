@@ -45,6 +45,8 @@ const REFRESH =
   'Read the balance from the chain, whatever its age. Callers within 1 s of a read at the newest block share that read.';
 const forceRefresh = boolean(REFRESH);
 
+const common = { tag: 'Balances', auth: 'key-or-session', asOf: true } as const;
+
 export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
   return [oneRoute(deps), manyRoute(deps), ofAccountRoute(deps), historyRoute(deps)];
 }
@@ -52,6 +54,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
 function oneRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
     id: 'getBalance',
+    ...common,
     method: 'GET',
     path: '/api/balance/',
     summary: 'Balance of one token of an account',
@@ -59,10 +62,7 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
       'Returns the last balance read from the chain plus the transfers indexed since. A balance that was read longer than',
       '`max_age` ago is read again; if the node does not answer within 8 s, the last known balance is returned with `stale`.',
     ].join(' '),
-    tag: 'Balances',
-    auth: 'key-or-session',
     sessionCallsPerMinute: 30,
-    asOf: true,
     query: z.object({
       account_address: address(),
       token_address: address(),
@@ -90,15 +90,13 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
 function manyRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
     id: 'getBalances',
+    ...common,
     method: 'POST',
     path: '/api/balances/',
     summary: 'Balances of up to 20 pairs',
     description:
       '`data` lists the known balances in request order; `errors` lists the pairs that failed, or is null if all succeeded.',
-    tag: 'Balances',
-    auth: 'key-or-session',
     sessionCallsPerMinute: 10,
-    asOf: true,
     body: z.object({
       balances: z
         .array(z.object({ account_address: z.string(), token_address: z.string() }))
@@ -148,6 +146,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
 function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
     id: 'getAccountBalances',
+    ...common,
     method: 'GET',
     path: '/api/account-balances/',
     summary: 'Balances of all tokens of an account',
@@ -157,10 +156,7 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
       'after the response, or before it with `force_refresh`. A call reads at most 200 balances, least recently read first.',
       'With `force_refresh`, the others are marked `stale`; repeat the call to read the next 200.',
     ].join(' '),
-    tag: 'Balances',
-    auth: 'key-or-session',
     sessionCallsPerMinute: 10,
-    asOf: true,
     query: z.object({
       account_address: address(),
       force_refresh: forceRefresh.optional(),

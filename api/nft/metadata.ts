@@ -28,6 +28,8 @@ export interface NftMetadataDeps {
 /** The fetch continues meanwhile. */
 const RETRY_AFTER_SECONDS = 5;
 
+const common = { method: 'GET', tag: 'NFTs', auth: 'key', asOf: BY_TIME } as const;
+
 export function nftMetadataRoutes(deps: NftMetadataDeps): Route[] {
   return [metadataRoute(deps), collectionRoute(deps)];
 }
@@ -57,7 +59,7 @@ async function settledMetadata(
 function metadataRoute(deps: NftMetadataDeps): Route {
   return defineRoute({
     id: 'getNftMetadata',
-    method: 'GET',
+    ...common,
     path: '/api/nft/metadata/',
     summary: 'Get the metadata of an NFT',
     description: [
@@ -65,9 +67,6 @@ function metadataRoute(deps: NftMetadataDeps): Route {
       'If the fetch failed, the response is 404 with `retry_at`: a request after that time fetches again. After `NFT_ATTEMPTS`',
       "(default 10) failures, it is 404 with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason.",
     ].join(' '),
-    tag: 'NFTs',
-    auth: 'key',
-    asOf: BY_TIME,
     query: z.object({ token_address: address(), nft_token_id: tokenId() }),
     response: { 200: nftMetadataAnswer },
     errors: [404, 503],
@@ -88,13 +87,10 @@ function metadataRoute(deps: NftMetadataDeps): Route {
 function collectionRoute({ ipfsGateway }: NftMetadataDeps): Route {
   return defineRoute({
     id: 'getNftCollection',
-    method: 'GET',
+    ...common,
     path: '/api/nft/collection/',
     summary: 'List the NFTs of a contract',
     description: `Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. ${TRUNCATION_NOTE}`,
-    tag: 'NFTs',
-    auth: 'key',
-    asOf: BY_TIME,
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),
     response: { 200: nftCollectionAnswer },
     isCacheable: true,

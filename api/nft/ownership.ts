@@ -30,6 +30,8 @@ export interface NftOwnershipDeps {
 /** NFTs per page, as the contract defines it. */
 export const nftPageSize = () => limit({ fallback: 20, max: 100 });
 
+const common = { method: 'GET', tag: 'NFTs', auth: 'key', isCacheable: true, asOf: true } as const;
+
 export function nftOwnershipRoutes(deps: NftOwnershipDeps): Route[] {
   return [ownerRoute(deps), ownedByRoute(deps)];
 }
@@ -37,20 +39,16 @@ export function nftOwnershipRoutes(deps: NftOwnershipDeps): Route[] {
 function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
   return defineRoute({
     id: 'getNftOwner',
-    method: 'GET',
+    ...common,
     path: '/api/nft/owner/',
     summary: 'Get the owner of an NFT',
     description: [
       'Returns the last recipient; further accounts may hold units of an ERC-1155 id. The owner of a burned NFT is the zero',
       'address. An NFT that was never transferred returns 404.',
     ].join(' '),
-    tag: 'NFTs',
-    auth: 'key',
     query: z.object({ token_address: address(), nft_token_id: tokenId() }),
     response: { 200: nftOwnerAnswer },
     errors: [404],
-    isCacheable: true,
-    asOf: true,
     async handler({ input: { query }, served, request, asOf }) {
       const { token_address: token, nft_token_id: id } = query;
       const clickhouse = clickhouseFor(request);
@@ -76,7 +74,7 @@ function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
 function ownedByRoute({ clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
   return defineRoute({
     id: 'listNftsOwnedBy',
-    method: 'GET',
+    ...common,
     path: '/api/nft/owned-by/',
     summary: 'List the NFTs of an account',
     description: [
@@ -87,8 +85,6 @@ function ownedByRoute({ clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
       'from the account; the pages leave them out, so a page may have fewer rows than `page_size`.',
       `${TRUNCATION_NOTE} Burned NFTs are not listed: the list of the zero address is empty.`,
     ].join(' '),
-    tag: 'NFTs',
-    auth: 'key',
     query: z.object({
       account_address: address(),
       token_address: address('Only NFTs of this contract').optional(),
@@ -97,8 +93,6 @@ function ownedByRoute({ clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
       include_metadata: boolean('Default true; false with `as_of_block`').optional(),
     }),
     response: { 200: ownedNftsAnswer },
-    isCacheable: true,
-    asOf: true,
     async handler({ input: { query }, served, request, asOf, pool }) {
       const {
         account_address: account,

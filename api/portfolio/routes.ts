@@ -23,6 +23,8 @@ export interface PortfolioRouteDeps {
 
 const MAX_POINTS = 5000;
 
+const common = { method: 'GET', tag: 'Portfolio', auth: 'key', asOf: true } as const;
+
 export function portfolioRoutes(deps: PortfolioRouteDeps): Route[] {
   return [portfolioRoute(deps), historyRoute(deps)];
 }
@@ -30,7 +32,7 @@ export function portfolioRoutes(deps: PortfolioRouteDeps): Route[] {
 function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
   return defineRoute({
     id: 'getPortfolio',
-    method: 'GET',
+    ...common,
     path: '/api/portfolio/',
     summary: 'List the holdings of an account and their value',
     description: [
@@ -38,13 +40,10 @@ function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
       'Sorted by value, largest first; holdings without a price come last. Unknown balances are left out, and read from the',
       'chain after the response.',
     ].join(' '),
-    tag: 'Portfolio',
-    auth: 'key',
     query: z.object({
       account_address: address(),
       at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
     }),
-    asOf: true,
     limits: [readLimit('account'), TOKENS_LIMIT],
     response: { 200: portfolioAnswer },
     async handler({ input: { query }, served, request, asOf, pool }) {
@@ -77,7 +76,7 @@ function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
 function historyRoute({ reading }: PortfolioRouteDeps): Route {
   return defineRoute({
     id: 'getPortfolioHistory',
-    method: 'GET',
+    ...common,
     path: '/api/portfolio-history/',
     summary: 'Get the value of an account over time',
     description: [
@@ -85,8 +84,6 @@ function historyRoute({ reading }: PortfolioRouteDeps): Route {
       'inclusive, with the figures of `/api/portfolio/` for that `at_time`. Points with an unknown balance are left out; from',
       '`complete_from` on, none is. A response has at most 5,000 points; if there are more, continue with `next_start_time`.',
     ].join(' '),
-    tag: 'Portfolio',
-    auth: 'key',
     query: z.object({
       account_address: address(),
       start_time: timestamp('ISO 8601, inclusive, UTC by default'),
@@ -95,7 +92,6 @@ function historyRoute({ reading }: PortfolioRouteDeps): Route {
       format: format(),
     }),
     hasCsv: true,
-    asOf: true,
     limits: [
       readLimit('account'),
       TOKENS_LIMIT,

@@ -22,6 +22,8 @@ export interface PastPriceDeps {
 
 const MAX_BUCKETS = 5000;
 
+const common = { method: 'GET', tag: 'Prices', auth: 'key', asOf: BY_TIME } as const;
+
 export function pastPriceRoutes(deps: PastPriceDeps): Route[] {
   return [priceAtRoute(deps), historyRoute(deps)];
 }
@@ -29,13 +31,10 @@ export function pastPriceRoutes(deps: PastPriceDeps): Route[] {
 function priceAtRoute({ clickhouseFor }: PastPriceDeps): Route {
   return defineRoute({
     id: 'getPriceAt',
-    method: 'GET',
+    ...common,
     path: '/api/price-at/',
     summary: 'Get the price of a token at a time',
     description: 'Returns the newest price at or before `at_time`, however old it is; 404 if there is none.',
-    tag: 'Prices',
-    auth: 'key',
-    asOf: BY_TIME,
     query: z.object({ token_address: address(), at_time: timestamp() }),
     response: { 200: priceAtAnswer },
     errors: [404],
@@ -54,7 +53,7 @@ function priceAtRoute({ clickhouseFor }: PastPriceDeps): Route {
 function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
   return defineRoute({
     id: 'getPriceHistory',
-    method: 'GET',
+    ...common,
     path: '/api/price-history/',
     summary: 'Get the prices of a token over time',
     description: [
@@ -62,9 +61,6 @@ function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
       'Buckets are whole: the first one contains `start_time`. A response has at most 5,000 buckets; if there are more,',
       'continue with `next_start_time`.',
     ].join(' '),
-    tag: 'Prices',
-    auth: 'key',
-    asOf: BY_TIME,
     query: z.object({
       token_address: address(),
       start_time: timestamp(),

@@ -16,6 +16,8 @@ import type { Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { presentToken } from './present.ts';
 
+const common = { method: 'GET', tag: 'Tokens', auth: 'key', asOf: BY_TIME } as const;
+
 export function tokenRoutes(): Route[] {
   return [listRoute(), oneRoute()];
 }
@@ -23,13 +25,10 @@ export function tokenRoutes(): Route[] {
 function listRoute(): Route {
   return defineRoute({
     id: 'listTokens',
-    method: 'GET',
+    ...common,
     path: '/api/tokens/',
     summary: 'List tokens',
     description: 'Curated tokens first. Leaves out hidden tokens unless `hidden` is given.',
-    tag: 'Tokens',
-    auth: 'key',
-    asOf: BY_TIME,
     query: z.object({
       common: boolean('In the curated set').optional(),
       verified: boolean('Manually reviewed').optional(),
@@ -72,12 +71,9 @@ function listRoute(): Route {
 function oneRoute(): Route {
   return defineRoute({
     id: 'getToken',
-    method: 'GET',
+    ...common,
     path: '/api/tokens/{address}/',
     summary: 'Get a token',
-    tag: 'Tokens',
-    auth: 'key',
-    asOf: BY_TIME,
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
     response: { 200: tokenAnswer },

@@ -37,6 +37,8 @@ export interface TransferRouteDeps {
   readonly traceBudgetMs?: number;
 }
 
+const common = { method: 'GET', tag: 'Transfers', auth: 'key', asOf: true } as const;
+
 export function transferRoutes(deps: TransferRouteDeps): Route[] {
   const finalHeights = createFinalHeights(deps.pool);
   const trees = createEventTrees();
@@ -58,7 +60,7 @@ function listRoute(
   const tokens = createStateCache<Felt, TokenRow>(now);
   return defineRoute({
     id: 'listTransfers',
-    method: 'GET',
+    ...common,
     path: '/api/transfers/',
     summary: 'List transfers',
     description: [
@@ -68,10 +70,7 @@ function listRoute(
       '1,000,000; `cursor` has no limit. `count` is exact for a single token, account or block, otherwise up to 100,000; above',
       'that it is an estimate, and `count_is_estimate` is true.',
     ].join(' '),
-    tag: 'Transfers',
-    auth: 'key',
     isCacheable: true,
-    asOf: true,
     query: transfersQuery,
     response: { 200: transferListAnswer },
     async handler({ input: { query }, served, request, asOf, pool }) {
@@ -120,7 +119,7 @@ function traceRoute(
 ): Route {
   return defineRoute({
     id: 'traceTransfers',
-    method: 'GET',
+    ...common,
     path: '/api/track-transfers/',
     summary: 'Trace transfers',
     description: [
@@ -129,9 +128,6 @@ function traceRoute(
       'zero address is followed like any other, unless `skip_zero=true`. A trace that takes too long returns 503, one',
       'that holds too many transfers 400; it is never truncated.',
     ].join(' '),
-    tag: 'Transfers',
-    auth: 'key',
-    asOf: true,
     query: z.object({
       account: address('Account to start from'),
       token: address('Contract of the token'),
