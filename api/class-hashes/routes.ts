@@ -13,7 +13,7 @@ import {
   latestClassHashesAnswer,
 } from '../../schemas/api/directory.ts';
 import type { ClassHashAnswer } from '../../schemas/api/directory.ts';
-import { envelope, resolvePage } from '../http/envelope.ts';
+import { countedList } from '../http/counted-list.ts';
 import { notFound } from '../http/errors.ts';
 import { boolean, integer, limit, networkFilter, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
@@ -21,6 +21,7 @@ import type { Route } from '../http/route.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
 const network = networkFilter().optional();
+const answerList = countedList('catalogue', countClassHashes, listClassHashes, presentClassHash);
 
 const common = { method: 'GET', tag: 'Account class hashes', auth: 'key' } as const;
 
@@ -44,15 +45,9 @@ function listRoute(): Route {
       limit: limit(),
     }),
     response: { 200: classHashListAnswer },
-    async handler({ input: { query }, served, request, pool }) {
-      const schema = served.schema('catalogue');
-      const { network: on, account_type, is_active } = query;
-      const filters = { network: on, account_type, is_active };
-      const count = await countClassHashes(pool, schema, filters);
-      const found = resolvePage(query.page, query.limit, count);
-      const rows = await listClassHashes(pool, schema, filters, found);
-      const results = rows.map(presentClassHash);
-      return { status: 200, body: envelope(results, found, { query: request.query, count }) };
+    async handler(context) {
+      const { network: on, account_type, is_active } = context.input.query;
+      return await answerList(context, { network: on, account_type, is_active });
     },
   });
 }

@@ -9,7 +9,7 @@ import {
   listCategories,
   listDapps,
 } from '../../projections/catalogue/queries.ts';
-import type { Category, DappFilters } from '../../projections/catalogue/queries.ts';
+import type { Category } from '../../projections/catalogue/queries.ts';
 import {
   categoryAnswer,
   categoryListAnswer,
@@ -17,14 +17,12 @@ import {
   dappListAnswer,
   discoverAnswer,
 } from '../../schemas/api/directory.ts';
-import type { DappAnswer } from '../../schemas/api/directory.ts';
+import { countedList } from '../http/counted-list.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
-import type { Envelope } from '../http/envelope.ts';
 import { notFound } from '../http/errors.ts';
 import { boolean, limit, networkFilter, page, text } from '../http/params.ts';
-import type { PageParameter } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { RequestInfo, Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { presentDapp } from './present.ts';
 
@@ -33,6 +31,7 @@ const MAX_DISCOVERED = 10;
 
 const bySlug = z.object({ slug: text({ max: 100 }) });
 const network = networkFilter().optional();
+const answerList = countedList('catalogue', countDapps, listDapps, presentDapp);
 
 const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
 
@@ -105,10 +104,9 @@ function listRoute(): Route {
       limit: limit(),
     }),
     response: { 200: dappListAnswer },
-    async handler({ input: { query }, served, request, pool }) {
-      const { q, category: slug, network: on, tag, featured, verified } = query;
-      const filters = { category: slug, network: on, tag, featured, verified, text: q };
-      return { status: 200, body: await pageOf(pool, served, filters, { query, request }) };
+    async handler(context) {
+      const { q, category: slug, network: on, tag, featured, verified } = context.input.query;
+      return await answerList(context, { category: slug, network: on, tag, featured, verified, text: q });
     },
   });
 }
@@ -126,9 +124,7 @@ function searchRoute(): Route {
       limit: limit(),
     }),
     response: { 200: dappListAnswer },
-    async handler({ input: { query }, served, request, pool }) {
-      return { status: 200, body: await pageOf(pool, served, { text: query.q }, { query, request }) };
-    },
+    handler: async (context) => await answerList(context, { text: context.input.query.q }),
   });
 }
 
@@ -191,25 +187,12 @@ function ofCategoryRoute(): Route {
     params: bySlug,
     query: z.object({ network, page: page(), limit: limit() }),
     response: { 200: dappListAnswer },
-    async handler({ input: { params, query }, served, request, pool }) {
-      const { slug } = await findCategory(pool, served, params.slug);
-      const filters = { category: slug, network: query.network };
-      return { status: 200, body: await pageOf(pool, served, filters, { query, request }) };
+    async handler(context) {
+      const { params, query } = context.input;
+      const { slug } = await findCategory(context.pool, context.served, params.slug);
+      return await answerList(context, { category: slug, network: query.network });
     },
   });
-}
-
-async function pageOf(
-  pool: Sql,
-  served: ServedBuilds,
-  filters: DappFilters,
-  { query, request }: { query: { page: PageParameter; limit: number }; request: RequestInfo },
-): Promise<Envelope<DappAnswer>> {
-  const schema = served.schema('catalogue');
-  const count = await countDapps(pool, schema, filters);
-  const found = resolvePage(query.page, query.limit, count);
-  const dapps = await listDapps(pool, schema, filters, found);
-  return envelope(dapps.map(presentDapp), found, { query: request.query, count });
 }
 
 /** Throws 404 for an unknown slug. */

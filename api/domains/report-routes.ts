@@ -9,7 +9,7 @@ import {
 import { domainReportAnswer, domainReportListAnswer } from '../../schemas/api/domains.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
-import { envelope, resolvePage } from '../http/envelope.ts';
+import { countedList } from '../http/counted-list.ts';
 import { notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
@@ -23,6 +23,7 @@ export interface ReportRouteDeps {
 }
 
 const createdReport = z.object({ report: domainReportRow });
+const answerList = countedList('catalogue', countReports, listReports, presentReport);
 
 const common = { tag: 'Domains', auth: 'key' } as const;
 
@@ -41,17 +42,7 @@ function listRoute(): Route {
     description: 'Newest first.',
     query: z.object({ page: page(), limit: limit() }),
     response: { 200: domainReportListAnswer },
-    async handler({ input: { query }, key, served, request, pool }) {
-      const schema = served.schema('catalogue');
-      const filters = { userId: key.userId };
-      const count = await countReports(pool, schema, filters);
-      const found = resolvePage(query.page, query.limit, count);
-      const reports = await listReports(pool, schema, filters, found);
-      return {
-        status: 200,
-        body: envelope(reports.map(presentReport), found, { query: request.query, count }),
-      };
-    },
+    handler: async (context) => await answerList(context, { userId: context.key.userId }),
   });
 }
 

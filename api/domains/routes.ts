@@ -1,25 +1,19 @@
 import { z } from 'zod';
 
 import { normalDomain } from '../../infra/domains.ts';
-import type { Sql } from '../../infra/postgres/client.ts';
 import { countDomains, domainById, listDomains } from '../../projections/catalogue/queries.ts';
-import type { DomainFilters } from '../../projections/catalogue/queries.ts';
 import {
   domainAnswer,
   domainChangesAnswer,
   domainCheckAnswer,
   domainListAnswer,
 } from '../../schemas/api/domains.ts';
-import type { DomainAnswer } from '../../schemas/api/domains.ts';
 import { domainStatus, riskLevel } from '../../schemas/catalogue.ts';
-import { envelope, resolvePage } from '../http/envelope.ts';
-import type { Envelope } from '../http/envelope.ts';
+import { countedList } from '../http/counted-list.ts';
 import { notFound } from '../http/errors.ts';
 import { boolean, limit, page, text } from '../http/params.ts';
-import type { PageParameter } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { RequestInfo, Route } from '../http/route.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
+import type { Route } from '../http/route.ts';
 import { domainChanges, since } from './changes.ts';
 import { checkDomain } from './check.ts';
 import { host, idParams } from './fields.ts';
@@ -32,6 +26,7 @@ export interface DomainRouteDeps {
 
 const common = { method: 'GET', tag: 'Domains', auth: 'key' } as const;
 const pages = { page: page(), limit: limit() };
+const answerList = countedList('catalogue', countDomains, listDomains, presentDomain);
 
 /** Domains listed by operators; callers' reports are in `report-routes.ts`. */
 export function domainRoutes(deps: DomainRouteDeps): Route[] {
@@ -55,10 +50,10 @@ function listRoute(): Route {
       ...pages,
     }),
     response: { 200: domainListAnswer },
-    async handler({ input: { query }, pool, ...context }) {
-      const { domain, status, category, risk_level: risk, active } = query;
+    async handler(context) {
+      const { domain, status, category, risk_level: risk, active } = context.input.query;
       const filters = { domain, status, category: category?.toLowerCase(), riskLevel: risk, active };
-      return { status: 200, body: await listed(pool, filters, query, context) };
+      return await answerList(context, filters);
     },
   });
 }
@@ -78,14 +73,11 @@ function blacklistRoute(): Route {
       ...pages,
     }),
     response: { 200: domainListAnswer },
-    async handler({ input: { query }, pool, ...context }) {
-      const { search } = query;
+    async handler(context) {
+      const { search } = context.input.query;
       // Listed names are normalized: without `www.` and in ASCII.
       const part = search === undefined ? undefined : (normalDomain(search) ?? search.toLowerCase());
-      return {
-        status: 200,
-        body: await listed(pool, { status: 'blacklisted', active: true, part }, query, context),
-      };
+      return await answerList(context, { status: 'blacklisted', active: true, part });
     },
   });
 }
@@ -99,12 +91,7 @@ function whitelistRoute(): Route {
     description: 'Active domains, in the order in which they were first listed.',
     query: z.object(pages),
     response: { 200: domainListAnswer },
-    async handler({ input: { query }, pool, ...context }) {
-      return {
-        status: 200,
-        body: await listed(pool, { status: 'whitelisted', active: true }, query, context),
-      };
-    },
+    handler: async (context) => await answerList(context, { status: 'whitelisted', active: true }),
   });
 }
 
@@ -165,17 +152,4 @@ function checkRoute({ now }: DomainRouteDeps): Route {
       };
     },
   });
-}
-
-async function listed(
-  pool: Sql,
-  filters: DomainFilters,
-  page: { page: PageParameter; limit: number },
-  { served, request }: { served: ServedBuilds; request: RequestInfo },
-): Promise<Envelope<DomainAnswer>> {
-  const schema = served.schema('catalogue');
-  const count = await countDomains(pool, schema, filters);
-  const found = resolvePage(page.page, page.limit, count);
-  const records = await listDomains(pool, schema, filters, found);
-  return envelope(records.map(presentDomain), found, { query: request.query, count });
 }

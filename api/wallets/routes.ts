@@ -17,7 +17,7 @@ import {
 import { walletStatus } from '../../schemas/catalogue.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
-import { envelope, resolvePage } from '../http/envelope.ts';
+import { countedList } from '../http/counted-list.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { address, boolean, limit, networkFilter, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
@@ -37,6 +37,7 @@ const MAX_CLOCK_SKEW_MS = 300_000;
 
 const registered = z.object({ is_new: z.boolean(), wallet: walletRow });
 const updated = z.object({ wallet: walletRow });
+const answerList = countedList('catalogue', countWallets, listWallets, presentWallet);
 
 const common = { tag: 'Wallets', auth: 'key' } as const;
 const path = '/api/dapps/vendor-wallets/';
@@ -65,23 +66,16 @@ function listRoute(): Route {
       limit: limit(),
     }),
     response: { 200: walletListAnswer },
-    async handler({ input: { query }, served, request, pool }) {
-      const schema = served.schema('catalogue');
-      const filters = {
+    async handler(context) {
+      const { query } = context.input;
+      return await answerList(context, {
         network: query.network,
         address: query.wallet_address,
         type: query.wallet_type,
         status: query.status,
         isVerified: query.is_verified,
         isActive: query.is_active,
-      };
-      const count = await countWallets(pool, schema, filters);
-      const found = resolvePage(query.page, query.limit, count);
-      const wallets = await listWallets(pool, schema, filters, found);
-      return {
-        status: 200,
-        body: envelope(wallets.map(presentWallet), found, { query: request.query, count }),
-      };
+      });
     },
   });
 }

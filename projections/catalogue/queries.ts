@@ -24,7 +24,7 @@ export {
 } from './directory.ts';
 export { compareRecords, isEmptyOf, recordsOf, unknownCategories } from './files.ts';
 export type { RecordCounts } from './files.ts';
-export type { Ad, Category, ClassHash, Dapp, DappFilters } from './directory.ts';
+export type { Ad, Category, ClassHash, Dapp } from './directory.ts';
 
 /** Read side of the catalogue. `schema` is the served build's: `served.schema('catalogue')`. Times are unix milliseconds. */
 
