@@ -66,7 +66,7 @@ function quarantineRoute(deps: OperationRouteDeps, what: 'retry' | 'skip'): Rout
     params: z.object({ id: entryId }),
     response: responses,
     async handler({ input: { params }, user, request }) {
-      const check = async (): Promise<void> => void (await answered(deps.operator.quarantined(params.id)));
+      const check = async () => await answered(deps.operator.quarantined(params.id));
       const body = { user_id: user.id, entry_id: params.id };
       return await carriedOut(deps, { type: `quarantine.${what}`, body }, { user, request, check });
     },
@@ -96,7 +96,8 @@ function startRebuildRoute(deps: OperationRouteDeps): Route {
           throw new HttpError(409, 'conflict', `A rebuild of ${params.name} is running already.`);
       };
       const body = { user_id: user.id, projection: params.name, swap: input.swap ?? true };
-      return await begun(deps, { type: 'rebuild.start', body }, { user, request, check });
+      const begun = await requested(deps, { type: 'rebuild.start', body }, { user, request, check });
+      return { status: 202, body: begun };
     },
   });
 }
@@ -113,7 +114,7 @@ function abortRebuildRoute(deps: OperationRouteDeps): Route {
     params: z.object({ name: projection }),
     response: responses,
     async handler({ input: { params }, user, request }) {
-      const check = async (): Promise<void> => void (await answered(deps.operator.rebuilding(params.name)));
+      const check = async () => await answered(deps.operator.rebuilding(params.name));
       const body = { user_id: user.id, projection: params.name };
       return await carriedOut(deps, { type: 'rebuild.abort', body }, { user, request, check });
     },
@@ -137,11 +138,9 @@ function startVerificationRoute(deps: OperationRouteDeps): Route {
         );
         if (isRunning) throw new HttpError(409, 'conflict', 'A verification is running already.');
       };
-      return await begun(
-        deps,
-        { type: 'verify.start', body: { user_id: user.id } },
-        { user, request, check },
-      );
+      const body = { user_id: user.id };
+      const begun = await requested(deps, { type: 'verify.start', body }, { user, request, check });
+      return { status: 202, body: begun };
     },
   });
 }
@@ -185,16 +184,7 @@ interface Asker {
   readonly user: CallerUser;
   readonly request: RequestInfo;
   /** Throws where the operation cannot be done; not asked again for a repeated request. */
-  readonly check: () => Promise<void>;
-}
-
-/** Appends the command, and waits until the operation has begun, or for `WAIT_MS`. */
-async function begun(
-  deps: OperationRouteDeps,
-  command: OperationRequest,
-  asker: Asker,
-): Promise<{ status: 202; body: OperationAnswer }> {
-  return { status: 202, body: await requested(deps, command, asker) };
+  readonly check: () => Promise<unknown>;
 }
 
 /** Appends the command, and waits until the operation has ended, or for `WAIT_MS`. */
@@ -207,7 +197,10 @@ async function carriedOut(
   return { status: ended.state === 'done' ? 200 : 202, body: ended };
 }
 
-/** Appends the command, and waits until the operation is in one of these states; rejects one that has failed. */
+/**
+ * Appends the command, and waits until the operation is in one of these states, by default until it has begun, or for `WAIT_MS`;
+ * rejects one that has failed.
+ */
 async function requested(
   { operator, commandsFor, secretKey, now }: OperationRouteDeps,
   command: OperationRequest,
