@@ -16,11 +16,11 @@ import {
 import type { KeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, createdApiKey, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import type { CommandsFor } from '../commands/command-queue.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { acceptedResult, checkUnlessRetry, identifyCommand } from '../commands/idempotency.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
+import type { SubmitDeps } from '../commands/submit-for-caller.ts';
 import { bucketStart } from '../http/intervals.ts';
 import { integer, timestamp } from '../http/params.ts';
 import { parseOriginRule } from '../auth/restrictions.ts';
@@ -29,11 +29,9 @@ import type { Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
-export interface ApiKeyRouteDeps {
+export interface ApiKeyRouteDeps extends SubmitDeps {
   /** Read-only. */
   readonly clickhouseFor: ClickHouseFor;
-  readonly commandsFor: CommandsFor;
-  readonly secretKey: Buffer;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -188,7 +186,8 @@ function readKeyRoute(): Route {
   });
 }
 
-function changeKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
+function changeKeyRoute({ now, ...deps }: ApiKeyRouteDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'updateApiKey',
     ...common,
@@ -219,7 +218,6 @@ function changeKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
         ...(allowed_ips === undefined ? {} : { allowed_ips: distinct(allowed_ips) }),
         ...(expires_at === undefined ? {} : { expires_at: expires_at?.getTime() ?? null }),
       };
-      const submit = submitForCaller(commandsFor, secretKey);
       const check = (): void => assertFuture(expires_at, now);
       const result = await submit(user, { type: 'api-key.update', body: changes }, { request, input, check });
       const key = keyRecord.parse(result);
@@ -233,7 +231,8 @@ async function lastUse(pool: Sql, served: ServedBuilds, id: number): Promise<num
   return (await lastUses(pool, served.schema('key-use'), [id])).get(id) ?? null;
 }
 
-function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
+function deleteKeyRoute(deps: ApiKeyRouteDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'deleteApiKey',
     ...common,
@@ -245,7 +244,6 @@ function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
     body: z.object({ key_id: integerField() }),
     response: { 200: doneAnswer },
     async handler({ input: { body }, user, request }) {
-      const submit = submitForCaller(commandsFor, secretKey);
       const asked = { user_id: user.id, key_id: body.key_id };
       await submit(user, { type: 'api-key.delete', body: asked }, { request, input: body });
       return { status: 200, body: { success: true as const, detail: 'API key deleted.' } };

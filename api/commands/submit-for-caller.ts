@@ -8,6 +8,11 @@ type RequestedCommand = {
   [T in CommandType]: { readonly type: T; readonly body: CommandOf<T>['body'] };
 }[CommandType];
 
+export interface SubmitDeps {
+  readonly commandsFor: CommandsFor;
+  readonly secretKey: Buffer;
+}
+
 interface Origin {
   readonly request: RequestInfo;
   /** Compared with the first request under the same `Idempotency-Key`; without it a retry is a new command. */
@@ -19,13 +24,13 @@ interface Origin {
 }
 
 /** Submits a command of the calling user and returns its result; throws the HTTP error of a rejected one. */
-export type SubmitForCaller = (
+type SubmitForCaller = (
   user: Pick<CallerUser, 'id'>,
   command: RequestedCommand,
   origin: Origin,
 ) => Promise<Readonly<Record<string, unknown>>>;
 
-export function submitForCaller(commandsFor: CommandsFor, secretKey: Buffer): SubmitForCaller {
+export function submitForCaller({ commandsFor, secretKey }: SubmitDeps): SubmitForCaller {
   return async (user, command, { request, input, part, check }) => {
     const actor = `user:${user.id}`;
     const identity: CommandIdentity =

@@ -8,7 +8,7 @@ import {
 } from '../../projections/catalogue/queries.ts';
 import { domainReportAnswer, domainReportListAnswer } from '../../schemas/api/domains.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandsFor } from '../commands/command-queue.ts';
+import type { SubmitDeps } from '../commands/submit-for-caller.ts';
 import { countedList } from '../http/counted-list.ts';
 import { notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';
@@ -17,18 +17,13 @@ import type { Route } from '../http/route.ts';
 import { idParams, reportedDomain } from './fields.ts';
 import { presentReport } from './present.ts';
 
-export interface ReportRouteDeps {
-  readonly commandsFor: CommandsFor;
-  readonly secretKey: Buffer;
-}
-
 const createdReport = z.object({ report: domainReportRow });
 const answerList = countedList('catalogue', countReports, listReports, presentReport);
 
 const common = { tag: 'Domains', auth: 'key' } as const;
 
 /** Reports of the key's user; operators review them (`tds reports`). */
-export function reportRoutes(deps: ReportRouteDeps): Route[] {
+export function reportRoutes(deps: SubmitDeps): Route[] {
   return [listRoute(), reportRoute(deps), oneRoute()];
 }
 
@@ -46,7 +41,8 @@ function listRoute(): Route {
   });
 }
 
-function reportRoute({ commandsFor, secretKey }: ReportRouteDeps): Route {
+function reportRoute(deps: SubmitDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'reportDomain',
     ...common,
@@ -59,7 +55,6 @@ function reportRoute({ commandsFor, secretKey }: ReportRouteDeps): Route {
     response: { 201: domainReportAnswer },
     location: '/api/dapps/domain-reports/{id}/',
     async handler({ input: { body }, key, request }) {
-      const submit = submitForCaller(commandsFor, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'domain.report', body: { user_id: key.userId, ...body } },

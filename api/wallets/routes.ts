@@ -16,7 +16,7 @@ import {
 } from '../../schemas/api/wallets.ts';
 import { walletStatus } from '../../schemas/catalogue.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandsFor } from '../commands/command-queue.ts';
+import type { SubmitDeps } from '../commands/submit-for-caller.ts';
 import { countedList } from '../http/counted-list.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { address, boolean, limit, networkFilter, page, text } from '../http/params.ts';
@@ -25,9 +25,7 @@ import type { Route } from '../http/route.ts';
 import { activity, registeredWallet, walletParams } from './fields.ts';
 import { presentWallet } from './present.ts';
 
-export interface WalletRouteDeps {
-  readonly commandsFor: CommandsFor;
-  readonly secretKey: Buffer;
+export interface WalletRouteDeps extends SubmitDeps {
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -80,7 +78,8 @@ function listRoute(): Route {
   });
 }
 
-function registerRoute({ commandsFor, secretKey }: WalletRouteDeps): Route {
+function registerRoute(deps: WalletRouteDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'registerWallet',
     ...common,
@@ -94,7 +93,6 @@ function registerRoute({ commandsFor, secretKey }: WalletRouteDeps): Route {
     response: { 200: walletAnswer, 201: walletAnswer },
     location: `${path}{id}/`,
     async handler({ input: { body }, key, request }) {
-      const submit = submitForCaller(commandsFor, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'wallet.register', body },
@@ -143,7 +141,8 @@ function oneRoute(): Route {
   });
 }
 
-function updateRoute({ commandsFor, secretKey, now }: WalletRouteDeps): Route {
+function updateRoute({ now, ...deps }: WalletRouteDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'updateWalletActivity',
     ...common,
@@ -165,7 +164,6 @@ function updateRoute({ commandsFor, secretKey, now }: WalletRouteDeps): Route {
         transaction_count: count,
         last_activity_at: lastAt.getTime(),
       };
-      const submit = submitForCaller(commandsFor, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'wallet.update-activity', body },

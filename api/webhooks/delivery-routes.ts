@@ -24,7 +24,7 @@ import {
 } from '../../schemas/api/webhooks.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandsFor } from '../commands/command-queue.ts';
+import type { SubmitDeps } from '../commands/submit-for-caller.ts';
 import { REACHABLE_ROWS, countWithPage, envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidInput, notFound } from '../http/errors.ts';
 import { hoursOrDays, limit, page, timestamp } from '../http/params.ts';
@@ -36,9 +36,7 @@ import { HOUR_MS, iso } from '../http/times.ts';
 import { webhookParams } from './fields.ts';
 import { presentDelivery } from './present.ts';
 
-export interface DeliveryRouteDeps {
-  readonly commandsFor: CommandsFor;
-  readonly secretKey: Buffer;
+export interface DeliveryRouteDeps extends SubmitDeps {
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -50,8 +48,8 @@ export function deliveryRoutes(deps: DeliveryRouteDeps): Route[] {
   return [testRoute(deps), listRoute(), statsRoute(deps), retryRoute(deps), retryFailedRoute(deps)];
 }
 
-function testRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
-  const submit = submitForCaller(commandsFor, secretKey);
+function testRoute(deps: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'testWebhook',
     ...common,
@@ -150,8 +148,8 @@ function orderly(period: Period): Period {
   return period;
 }
 
-function retryRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
-  const submit = submitForCaller(commandsFor, secretKey);
+function retryRoute(deps: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'retryDelivery',
     ...common,
@@ -181,8 +179,8 @@ const MAX_RETRIED = 100;
 /** Delivery id in the command of a request that found no delivery; its outcome stores the answer. */
 const NO_DELIVERY = '00000000-0000-0000-0000-000000000000';
 
-function retryFailedRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
-  const submit = submitForCaller(commandsFor, secretKey);
+function retryFailedRoute(deps: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'retryDeliveries',
     ...common,

@@ -20,8 +20,7 @@ import {
 import type { WebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { SubmitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandsFor } from '../commands/command-queue.ts';
+import type { SubmitDeps } from '../commands/submit-for-caller.ts';
 import { notFound } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -34,9 +33,7 @@ import { randomWebhookSecret } from './secret.ts';
 import { createUrlChecks } from './url-checks.ts';
 import type { AssertCallable, CheckUrl } from './url-checks.ts';
 
-export interface WebhookRouteDeps {
-  readonly commandsFor: CommandsFor;
-  readonly secretKey: Buffer;
+export interface WebhookRouteDeps extends SubmitDeps {
   readonly sealing: Sealing;
   readonly checkUrl: CheckUrl;
 }
@@ -90,7 +87,7 @@ function listRoute(): Route {
 
 function createRoute(deps: CheckingDeps): Route {
   const { sealing, assertCallable } = deps;
-  const submit = submitterOf(deps);
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'createWebhook',
     ...common,
@@ -172,7 +169,7 @@ function readRoute(): Route {
 
 function changeRoute(deps: CheckingDeps): Route {
   const { assertCallable } = deps;
-  const submit = submitterOf(deps);
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'updateWebhook',
     ...common,
@@ -202,7 +199,7 @@ function changeRoute(deps: CheckingDeps): Route {
 }
 
 function deleteRoute(deps: WebhookRouteDeps): Route {
-  const submit = submitterOf(deps);
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'deleteWebhook',
     ...common,
@@ -223,7 +220,7 @@ function deleteRoute(deps: WebhookRouteDeps): Route {
 
 function rotateRoute(deps: WebhookRouteDeps): Route {
   const { sealing } = deps;
-  const submit = submitterOf(deps);
+  const submit = submitForCaller(deps);
   return defineRoute({
     id: 'rotateWebhookSecret',
     ...common,
@@ -260,9 +257,6 @@ function rotateRoute(deps: WebhookRouteDeps): Route {
     },
   });
 }
-
-const submitterOf = ({ commandsFor, secretKey }: WebhookRouteDeps): SubmitForCaller =>
-  submitForCaller(commandsFor, secretKey);
 
 async function withEndpointState(pool: Sql, webhook: WebhookRecord): Promise<WebhookAnswer> {
   const states = await endpointStates(pool, [webhook]);
