@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
 
+import { useAction } from '../action.ts';
 import { fieldsOf } from '../forms.ts';
 import { ErrorNote, Field } from '../ui/parts.tsx';
 import { logIn } from '../session.ts';
@@ -8,20 +8,10 @@ import { useTitle } from '../ui/title.ts';
 
 export function LogIn(): JSX.Element {
   useTitle('Log in');
-  const [error, setError] = useState<Error | null>(null);
-  const [isBusy, setBusy] = useState(false);
-  const submit = async (form: HTMLFormElement): Promise<void> => {
+  const enter = useAction(async (_api, _withKey, form: HTMLFormElement) => {
     const password = new FormData(form).get('password');
-    setBusy(true);
-    setError(null);
-    try {
-      await logIn(fieldsOf(form)('username'), typeof password === 'string' ? password : '');
-    } catch (failure) {
-      setError(failure as Error);
-    } finally {
-      setBusy(false);
-    }
-  };
+    await logIn(fieldsOf(form)('username'), typeof password === 'string' ? password : '');
+  });
   return (
     <div class="log-in">
       <h1>Log in</h1>
@@ -33,7 +23,7 @@ export function LogIn(): JSX.Element {
         class="panel"
         onSubmit={(event) => {
           event.preventDefault();
-          void submit(event.currentTarget);
+          void enter.run(event.currentTarget);
         }}
       >
         <Field
@@ -51,9 +41,9 @@ export function LogIn(): JSX.Element {
           required
           maxLength={1024}
         />
-        {error !== null && <ErrorNote error={error} />}
-        <button type="submit" class="main" disabled={isBusy}>
-          {isBusy ? 'Logging in…' : 'Log in'}
+        {enter.error !== null && <ErrorNote error={enter.error} />}
+        <button type="submit" class="main" disabled={enter.isBusy}>
+          {enter.isBusy ? 'Logging in…' : 'Log in'}
         </button>
         <p class="quiet">
           The operator creates accounts with <code>npm run tds -- users add NAME</code>. Closing the last tab
