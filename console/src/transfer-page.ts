@@ -1,6 +1,7 @@
 import type { ListTransfersData, ListTransfersResponses, TokenDataClient } from 'token-data-service-client';
 
-import type { ListPage } from './loading.ts';
+import { useEndless } from './loading.ts';
+import type { EndlessList, ListPage } from './loading.ts';
 
 export type TransferRow = ListTransfersResponses[200]['results'][number];
 export type TransferQuery = NonNullable<ListTransfersData['query']>;
@@ -19,4 +20,9 @@ export async function transferPage(
     signal,
   });
   return { rows: results, next: links.next_cursor ?? null, count, isEstimate: count_is_estimate };
+}
+
+/** The transfers that match, page after page. */
+export function useTransfers(query: TransferQuery): EndlessList<TransferRow> {
+  return useEndless(async (api, at, signal) => await transferPage(api, query, at, signal), [query]);
 }

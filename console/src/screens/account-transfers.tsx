@@ -2,9 +2,8 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 
 import { isoOfInput, shortHex } from '../format.ts';
-import { useEndless } from '../loading.ts';
 import { asFelt } from '../search.ts';
-import { transferPage } from '../transfer-page.ts';
+import { useTransfers } from '../transfer-page.ts';
 import type { TransferQuery } from '../transfer-page.ts';
 import { Choice, Field, Loading, More, Panel } from '../ui/parts.tsx';
 import { CsvButton, TransferTable } from '../ui/transfers.tsx';
@@ -39,8 +38,7 @@ function queryOf(address: string, { direction, token, from, to }: Filters): Tran
 
 export function AccountTransfers({ address }: { readonly address: string }): JSX.Element {
   const [filters, setFilters] = useState(NONE);
-  const query = queryOf(address, filters);
-  const list = useEndless(async (api, at, signal) => await transferPage(api, query, at, signal), [query]);
+  const list = useTransfers(queryOf(address, filters));
   const rows = (list.data?.rows ?? []).filter(({ is_fee }) => filters.fees === 'all' || !is_fee);
   return (
     <>

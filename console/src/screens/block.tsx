@@ -2,8 +2,8 @@ import type { JSX } from 'preact';
 import type { GetBlockResponses } from 'token-data-service-client';
 
 import { countText, shortHex } from '../format.ts';
-import { orNull, useEndless, useLoad } from '../loading.ts';
-import { transferPage } from '../transfer-page.ts';
+import { orNull, useLoad } from '../loading.ts';
+import { useTransfers } from '../transfer-page.ts';
 import { EVENT_CHECKS } from '../ui/event-check.ts';
 import { RawEvents } from '../ui/events.tsx';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
@@ -18,10 +18,7 @@ export function Block({ height }: { readonly height: number }): JSX.Element {
     async (api, signal) => await orNull(api.getBlock({ path: { block: String(height) }, signal })),
     [height],
   );
-  const list = useEndless(
-    async (api, at, signal) => await transferPage(api, { block: height }, at, signal),
-    [height],
-  );
+  const list = useTransfers({ block: height });
   return (
     <>
       <h1>Block {countText(height)}</h1>
@@ -43,13 +40,14 @@ export function Block({ height }: { readonly height: number }): JSX.Element {
         aside={<CsvButton name={`transfers-block-${height}`} rows={list.data?.rows ?? []} />}
       >
         <Loading of={list}>
-          {({ rows }) =>
-            rows.length === 0 ? (
-              <p class="quiet empty">No transfer of this block is indexed.</p>
-            ) : (
-              <TransferTable caption="Transfers of the block" rows={rows} without={['time', 'block']} />
-            )
-          }
+          {({ rows }) => (
+            <TransferTable
+              caption="Transfers of the block"
+              rows={rows}
+              without={['time', 'block']}
+              empty="No transfer of this block is indexed."
+            />
+          )}
         </Loading>
         <More list={list} />
       </Panel>

@@ -6,7 +6,7 @@ import { isSame, newerThan, streamStart, withFinality } from '../live.ts';
 import type { Live } from '../live.ts';
 import { client, useEndless, useLoad } from '../loading.ts';
 import type { ListPage } from '../loading.ts';
-import { transferPage } from '../transfer-page.ts';
+import { useTransfers } from '../transfer-page.ts';
 import { ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useLive } from '../use-live.ts';
 import { useTitle } from '../ui/title.ts';
@@ -23,10 +23,7 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
   const token = useLoad(async (api, signal) => await api.getToken({ path: { address }, signal }), [address]);
   const symbol = printable(token.data?.symbol ?? '');
   useTitle(`Token ${symbol === '' ? shortHex(address) : symbol}`);
-  const list = useEndless(
-    async (api, at, signal) => await transferPage(api, { token: address }, at, signal),
-    [address],
-  );
+  const list = useTransfers({ token: address });
   const { data: head } = useLoad(async (api, signal) => await api.getProgress({ signal }), []);
   const holders = useEndless(
     async (api, at, signal) => await holderPage(api, address, at, signal),

@@ -2,8 +2,8 @@ import type { JSX } from 'preact';
 import type { GetBlockResponses } from 'token-data-service-client';
 
 import { countText, shortHex } from '../format.ts';
-import { orNull, useEndless, useLoad } from '../loading.ts';
-import { transferPage } from '../transfer-page.ts';
+import { orNull, useLoad } from '../loading.ts';
+import { useTransfers } from '../transfer-page.ts';
 import { EVENT_CHECKS } from '../ui/event-check.ts';
 import { RawEvents } from '../ui/events.tsx';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
@@ -15,10 +15,7 @@ import { CopyMark, Count, Finality, Time } from '../ui/values.tsx';
 
 export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
   useTitle(`Transaction ${shortHex(hash)}`);
-  const list = useEndless(
-    async (api, at, signal) => await transferPage(api, { txhash: hash, order: 'asc' }, at, signal),
-    [hash],
-  );
+  const list = useTransfers({ txhash: hash, order: 'asc' });
   const [first] = list.data?.rows ?? [];
   const block = useLoad(
     async (api, signal) => {
@@ -42,17 +39,14 @@ export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
         }
       >
         <Loading of={list}>
-          {({ rows }) =>
-            rows.length === 0 ? (
-              <p class="quiet empty">No transfer of this transaction is indexed.</p>
-            ) : (
-              <TransferTable
-                caption="Transfers of the transaction"
-                rows={rows}
-                without={['time', 'block', 'tx']}
-              />
-            )
-          }
+          {({ rows }) => (
+            <TransferTable
+              caption="Transfers of the transaction"
+              rows={rows}
+              without={['time', 'block', 'tx']}
+              empty="No transfer of this transaction is indexed."
+            />
+          )}
         </Loading>
         <More list={list} />
       </Panel>

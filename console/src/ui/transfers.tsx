@@ -68,10 +68,12 @@ export function TransferTable({
   caption,
   rows,
   without = [],
+  empty = 'No transfers.',
 }: {
   readonly caption: string;
   readonly rows: readonly TransferRow[];
   readonly without?: readonly (keyof typeof columns)[];
+  readonly empty?: string;
 }): JSX.Element {
   const shown = (Object.keys(columns) as (keyof typeof columns)[]).filter((name) => !without.includes(name));
   return (
@@ -82,7 +84,7 @@ export function TransferTable({
       columns={shown.map((name) => columns[name])}
       rows={rows}
       keyOf={keyOfTransfer}
-      empty="No transfers."
+      empty={empty}
     />
   );
 }
