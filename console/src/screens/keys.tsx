@@ -9,7 +9,7 @@ import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
 import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
-import { Secret, confirmed } from '../ui/secret.tsx';
+import { Secret } from '../ui/secret.tsx';
 import { useTitle } from '../ui/title.ts';
 import { Time } from '../ui/values.tsx';
 
@@ -71,7 +71,7 @@ function KeyList({
   });
   const ask = (key: Key): void => {
     const question = `Delete the key “${printable(key.name)}”? From then on, calls with it are rejected.`;
-    if (confirmed(question)) void remove.run(key);
+    if (window.confirm(question)) void remove.run(key);
   };
   return (
     <Panel

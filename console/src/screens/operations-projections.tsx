@@ -6,7 +6,6 @@ import { bytesText, countText } from '../format.ts';
 import { useLoad } from '../loading.ts';
 import { ErrorNote, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Command, StateTag } from '../ui/operation.tsx';
-import { confirmed } from '../ui/secret.tsx';
 import { Time } from '../ui/values.tsx';
 import { usePolled } from '../use-polled.ts';
 
@@ -44,7 +43,7 @@ function Builds({ of, onChange }: ListProps): JSX.Element {
   });
   const ask = (name: string): void => {
     const question = `Rebuild ${name} from the log beside the served tables, compare and swap?\n\ntds rebuild ${name}`;
-    if (confirmed(question)) void start.run(name);
+    if (window.confirm(question)) void start.run(name);
   };
   return (
     <>

@@ -7,7 +7,6 @@ import { countText, printable } from '../format.ts';
 import { useEndless, useLoad } from '../loading.ts';
 import { Choice, ErrorNote, Loading, More, Panel, Table } from '../ui/parts.tsx';
 import { Command, StateTag } from '../ui/operation.tsx';
-import { confirmed } from '../ui/secret.tsx';
 import { Hex, Time } from '../ui/values.tsx';
 import { Json } from './webhooks.tsx';
 
@@ -120,7 +119,7 @@ function Decide({
           disabled={isBusy}
           title={`tds quarantine skip ${id}`}
           onClick={() => {
-            if (confirmed(`${question}\n\ntds quarantine skip ${id}`)) void skip.run();
+            if (window.confirm(`${question}\n\ntds quarantine skip ${id}`)) void skip.run();
           }}
         >
           Skip

@@ -9,7 +9,6 @@ import type { Interval } from '../periods.ts';
 import { Choice, ErrorNote, Figure, Loading, Panel } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
 import type { PlotPoint } from '../plot-ranges.ts';
-import { confirmed } from '../ui/secret.tsx';
 import { usePolled } from '../use-polled.ts';
 
 const DAY_MS = 86_400_000;
@@ -155,7 +154,7 @@ function RetryFailed({
           disabled={retry.isBusy || failed === 0}
           onClick={() => {
             const question = `Send the ${countText(failed)} failed and dead deliveries of this time once more?`;
-            if (confirmed(question)) void retry.run();
+            if (window.confirm(question)) void retry.run();
           }}
         >
           Retry all failed

@@ -7,7 +7,6 @@ import { countText, printable } from '../format.ts';
 import { useEndless, useLoad } from '../loading.ts';
 import { navigate } from '../router.ts';
 import { Choice, ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
-import { confirmed } from '../ui/secret.tsx';
 import { usePolled } from '../use-polled.ts';
 import { useTitle } from '../ui/title.ts';
 import { Count, Hex, Time } from '../ui/values.tsx';
@@ -111,7 +110,7 @@ function Actions({ of, onChange }: { readonly of: WebhookRow; readonly onChange:
           type="button"
           disabled={remove.isBusy}
           onClick={() => {
-            if (confirmed(`Delete the webhook “${printable(of.name)}” and its deliveries?`))
+            if (window.confirm(`Delete the webhook “${printable(of.name)}” and its deliveries?`))
               void remove.run();
           }}
         >

@@ -28,8 +28,3 @@ export function Secret({
     </div>
   );
 }
-
-/** Asks once more before something that cannot be undone. */
-export function confirmed(question: string): boolean {
-  return window.confirm(question);
-}
