@@ -2,6 +2,14 @@ import { localTime, utcTime } from './format.ts';
 
 export type Interval = '1 hour' | '1 day' | '1 week' | '1 month';
 
+/** Times up to now to choose from, by their days. */
+export const SPANS = [
+  ['1', 'Day'],
+  ['7', 'Week'],
+  ['30', 'Month'],
+] as const;
+export type SpanDays = (typeof SPANS)[number][0];
+
 /** The transfers of a token in one period. */
 export interface Period {
   /** ISO 8601, of its begin in UTC. */
@@ -18,7 +26,7 @@ export function periodText(begin: Date, interval?: Interval): string {
 }
 
 const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
+export const DAY_MS = 24 * HOUR_MS;
 /** Days from the Monday of a week to its other days, by the number of `getUTCDay`. */
 const SINCE_MONDAY = [6, 0, 1, 2, 3, 4, 5] as const;
 

@@ -10,6 +10,7 @@ import { ApiError } from 'token-data-service-client';
 
 import { amountText, countOf, countText, localTime, printable, usdText, utcTime } from '../format.ts';
 import { orNull, useLoad } from '../loading.ts';
+import { DAY_MS } from '../periods.ts';
 import type { Interval } from '../periods.ts';
 import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot, axisNumber } from '../ui/plot.tsx';
@@ -18,10 +19,8 @@ import { Amount, Logo, Time, TokenName, Usd } from '../ui/values.tsx';
 
 type Holding = GetPortfolioResponses[200]['data']['holdings'][number];
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** A span below this has too few whole hours for a curve: its points are read one by one. */
-const SHORT_SPAN_MS = 12 * HOUR_MS;
+const SHORT_SPAN_MS = DAY_MS / 2;
 const SAMPLES = 12;
 const INTERVALS = ['1 hour', '1 day', '1 week', '1 month'] as const satisfies readonly Interval[];
 

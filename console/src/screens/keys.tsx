@@ -7,6 +7,8 @@ import type { Action } from '../action.ts';
 import { countOf, countText, isoOfInput, localTime, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
+import { DAY_MS, SPANS } from '../periods.ts';
+import type { SpanDays } from '../periods.ts';
 import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
 import { Secret } from '../ui/secret.tsx';
@@ -134,17 +136,12 @@ function KeyList({
 }
 
 const HOUR_MS = 3_600_000;
-const days = [
-  ['1', 'Day'],
-  ['7', 'Week'],
-  ['30', 'Month'],
-] as const;
 
 function Usage({ of }: { readonly of: Key }): JSX.Element {
-  const [span, setSpan] = useState<(typeof days)[number][0]>('1');
+  const [span, setSpan] = useState<SpanDays>('1');
   const usage = useLoad(
     async (api, signal) => {
-      const start = new Date(Date.now() - Number(span) * 24 * HOUR_MS);
+      const start = new Date(Date.now() - Number(span) * DAY_MS);
       return await api.getApiKeyUsage({
         path: { id: of.id },
         query: { start_time: start.toISOString() },
@@ -156,7 +153,7 @@ function Usage({ of }: { readonly of: Key }): JSX.Element {
   return (
     <Panel
       title={`Usage of “${printable(of.name)}”`}
-      aside={<Choice label="Time" value={span} options={days} onChange={setSpan} />}
+      aside={<Choice label="Time" value={span} options={SPANS} onChange={setSpan} />}
     >
       <Loading of={usage}>
         {({ total_calls, start_time, end_time, data }) => (

@@ -4,7 +4,7 @@ import type { TokenDataClient } from 'token-data-service-client';
 
 import { amountText, countOf, numberText, printable, usdText } from '../format.ts';
 import { useLoad } from '../loading.ts';
-import { beginOf, sumDays } from '../periods.ts';
+import { DAY_MS, beginOf, sumDays } from '../periods.ts';
 import type { Interval, Period } from '../periods.ts';
 import type { PlotPoint } from '../plot-ranges.ts';
 import { Choice, Loading, Panel } from '../ui/parts.tsx';
@@ -13,7 +13,6 @@ import type { Candle } from '../ui/plot.tsx';
 import type { TokenRow } from '../ui/tokens.tsx';
 import { decimalsOf } from './token-holders.tsx';
 
-const DAY_MS = 86_400_000;
 /** Days that are shown, by interval. */
 const spans: Readonly<Record<Interval, number>> = {
   '1 hour': 5,

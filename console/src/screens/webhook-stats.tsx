@@ -5,19 +5,14 @@ import { useAction } from '../action.ts';
 import { failedOf, latencyPoints, percentText, ratePoints, successRate } from '../delivery-stats.ts';
 import { countText } from '../format.ts';
 import { useLoad } from '../loading.ts';
-import type { Interval } from '../periods.ts';
+import { DAY_MS, SPANS } from '../periods.ts';
+import type { Interval, SpanDays } from '../periods.ts';
 import { Choice, ErrorNote, Figure, Loading, Panel } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
 import type { PlotPoint } from '../plot-ranges.ts';
 import { usePolled } from '../use-polled.ts';
 
-const DAY_MS = 86_400_000;
 const POLL_MS = 5000;
-const spans = [
-  ['1', 'Day'],
-  ['7', 'Week'],
-  ['30', 'Month'],
-] as const;
 
 interface Period {
   readonly start_time: string;
@@ -35,7 +30,7 @@ export function WebhookStats({
   readonly round: number;
   readonly onRetried: () => void;
 }): JSX.Element {
-  const [span, setSpan] = useState<(typeof spans)[number][0]>('1');
+  const [span, setSpan] = useState<SpanDays>('1');
   const stats = useLoad(
     async (api, signal) => {
       const now = Date.now();
@@ -56,7 +51,7 @@ export function WebhookStats({
   return (
     <Panel
       title="Success and latency"
-      aside={<Choice label="Time" value={span} options={spans} onChange={setSpan} />}
+      aside={<Choice label="Time" value={span} options={SPANS} onChange={setSpan} />}
     >
       <Loading of={stats}>
         {({ period, interval, results, rates, latencies }) => {

@@ -90,7 +90,7 @@ function dataOf(points: readonly (PlotPoint | Candle)[], kind: Kind): UPlot.Alig
   // A bar of zero would be drawn as a dash.
   if (kind === 'bars') return [times, values.map((value) => (value === 0 ? null : value))];
   if (kind !== 'candles') return [times, values];
-  const candles = points.filter((point): point is Candle => 'open' in point);
+  const candles = candlesOf(points);
   // Highs and lows take part so that the axis has room for them.
   return [times, values, candles.map(({ high }) => high), candles.map(({ low }) => low)];
 }
@@ -135,21 +135,13 @@ function optionsOf(
     series: isCandles ? [{}, series, hidden, hidden] : [{}, series],
     hooks: {
       setCursor: [(plot) => setAt(plot.cursor.idx ?? null)],
-      ...(isCandles
-        ? {
-            draw: [
-              (plot) =>
-                drawCandles(
-                  plot,
-                  points.filter((one): one is Candle => 'open' in one),
-                  color,
-                ),
-            ],
-          }
-        : {}),
+      ...(isCandles ? { draw: [(plot) => drawCandles(plot, candlesOf(points), color)] } : {}),
     },
   };
 }
+
+const candlesOf = (points: readonly (PlotPoint | Candle)[]): Candle[] =>
+  points.filter((point): point is Candle => 'open' in point);
 
 /** Of lines: those of the library. */
 function pathsOf(kind: Kind): UPlot.Series.PathBuilder | undefined {
