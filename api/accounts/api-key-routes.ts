@@ -16,7 +16,7 @@ import {
 import type { KeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, createdApiKey, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { invalidInput, notFound } from '../http/errors.ts';
+import { invalidInput, orNotFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { acceptedResult, checkUnlessRetry, identifyCommand } from '../commands/idempotency.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
@@ -179,8 +179,7 @@ function readKeyRoute(): Route {
     params: keyParams,
     response: { 200: keyAnswer },
     async handler({ input: { params }, user, served, pool }) {
-      const key = await keyOfUser(pool, served.schema('accounts'), user.id, params.id);
-      if (key === null) throw notFound();
+      const key = orNotFound(await keyOfUser(pool, served.schema('accounts'), user.id, params.id));
       return { status: 200, body: presentKey(key, await lastUse(pool, served, key.id)) };
     },
   });
@@ -270,7 +269,7 @@ function keyUsageRoute({ clickhouseFor, now }: ApiKeyRouteDeps): Route {
       const { end_time: end = new Date(now()) } = query;
       const { start_time: start = new Date(end.getTime() - DAY_MS) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
-      if ((await keyOfUser(pool, served.schema('accounts'), user.id, params.id)) === null) throw notFound();
+      orNotFound(await keyOfUser(pool, served.schema('accounts'), user.id, params.id));
       const hours = await usedHours(clickhouseFor(request), served, {
         keyId: params.id,
         from: bucketStart('1 hour', start.getTime()),

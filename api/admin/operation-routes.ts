@@ -8,7 +8,7 @@ import type { OperationAnswer } from '../../schemas/api/admin/operations.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
 import { acceptedResult, identifyCommand } from '../commands/idempotency.ts';
-import { HttpError, notFound } from '../http/errors.ts';
+import { HttpError, orNotFound } from '../http/errors.ts';
 import { text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { CallerUser, RequestInfo, Route } from '../http/route.ts';
@@ -171,8 +171,7 @@ function showRoute({ operator }: OperationRouteDeps): Route {
     response: { 200: operationAnswer },
     async handler({ input: { params } }) {
       const [found] = await operator.operations(params.id);
-      if (found === undefined) throw notFound();
-      return { status: 200, body: found };
+      return { status: 200, body: orNotFound(found) };
     },
   });
 }

@@ -14,7 +14,7 @@ import {
 } from '../../schemas/api/directory.ts';
 import type { ClassHashAnswer } from '../../schemas/api/directory.ts';
 import { countedList } from '../http/counted-list.ts';
-import { notFound } from '../http/errors.ts';
+import { orNotFound } from '../http/errors.ts';
 import { boolean, integer, limit, networkFilter, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -62,8 +62,7 @@ function oneRoute(): Route {
     params: z.object({ id: integer() }),
     response: { 200: classHashAnswer },
     async handler({ input: { params }, served, pool }) {
-      const found = await classHashById(pool, served.schema('catalogue'), params.id);
-      if (found === null) throw notFound();
+      const found = orNotFound(await classHashById(pool, served.schema('catalogue'), params.id));
       return { status: 200, body: presentClassHash(found) };
     },
   });

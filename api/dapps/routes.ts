@@ -19,7 +19,7 @@ import {
 } from '../../schemas/api/directory.ts';
 import { countedList } from '../http/counted-list.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
-import { notFound } from '../http/errors.ts';
+import { orNotFound } from '../http/errors.ts';
 import { boolean, limit, networkFilter, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -138,8 +138,7 @@ function oneRoute(): Route {
     params: bySlug,
     response: { 200: dappAnswer },
     async handler({ input: { params }, served, pool }) {
-      const dapp = await dappBySlug(pool, served.schema('catalogue'), params.slug);
-      if (dapp === null) throw notFound();
+      const dapp = orNotFound(await dappBySlug(pool, served.schema('catalogue'), params.slug));
       return { status: 200, body: presentDapp(dapp) };
     },
   });
@@ -197,7 +196,5 @@ function ofCategoryRoute(): Route {
 
 /** Throws 404 for an unknown slug. */
 async function findCategory(pool: Sql, served: ServedBuilds, slug: string): Promise<Category> {
-  const category = await categoryBySlug(pool, served.schema('catalogue'), slug);
-  if (category === null) throw notFound();
-  return category;
+  return orNotFound(await categoryBySlug(pool, served.schema('catalogue'), slug));
 }

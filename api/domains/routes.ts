@@ -10,7 +10,7 @@ import {
 } from '../../schemas/api/domains.ts';
 import { domainStatus, riskLevel } from '../../schemas/catalogue.ts';
 import { countedList } from '../http/counted-list.ts';
-import { notFound } from '../http/errors.ts';
+import { orNotFound } from '../http/errors.ts';
 import { boolean, limit, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -125,8 +125,7 @@ function oneRoute(): Route {
     params: idParams,
     response: { 200: domainAnswer },
     async handler({ input: { params }, served, pool }) {
-      const record = await domainById(pool, served.schema('catalogue'), params.id);
-      if (record === null) throw notFound();
+      const record = orNotFound(await domainById(pool, served.schema('catalogue'), params.id));
       return { status: 200, body: presentDomain(record) };
     },
   });

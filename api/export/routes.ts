@@ -8,7 +8,7 @@ import { MAX_EXPORT_PRICES, MAX_RANGE_PRICES, PRICES_OF_HOUR } from '../../proje
 import { exportRecord } from '../../schemas/api/exports.ts';
 import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { invalidInput, notFound, refuseParameters } from '../http/errors.ts';
+import { invalidInput, orNotFound, refuseParameters } from '../http/errors.ts';
 import { WANTED_READING_BYTES } from '../http/sending-limits.ts';
 import { ROWS_PER_CORE } from '../http/pacing.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
@@ -211,9 +211,7 @@ function recordRoute({ exports }: ExportRouteDeps): Route {
     params: z.object({ id: z.uuid().meta({ description: '`X-Export-Id` of the export' }) }),
     response: { 200: exportRecord },
     async handler({ input: { params }, key }) {
-      const record = await exports.find(key.userId, params.id);
-      if (record === null) throw notFound();
-      return { status: 200, body: record };
+      return { status: 200, body: orNotFound(await exports.find(key.userId, params.id)) };
     },
   });
 }

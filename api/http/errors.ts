@@ -36,6 +36,12 @@ export class HttpError extends Error {
 
 export const notFound = (detail = 'Not found.'): HttpError => new HttpError(404, 'not_found', detail);
 
+/** What was looked up. Throws 404 where it does not exist. */
+export function orNotFound<T>(found: T | null | undefined): T {
+  if (found == null) throw notFound();
+  return found;
+}
+
 export const invalidPage = (): HttpError => new HttpError(404, 'not_found', 'Invalid page.');
 
 /** 400 whose detail joins the first message of each field. */

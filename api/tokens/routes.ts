@@ -9,7 +9,7 @@ import { parseFelt } from '../../schemas/felt.ts';
 import { tokenStandards } from '../../schemas/messages/common.ts';
 import { BY_TIME } from '../http/as-of.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
-import { notFound } from '../http/errors.ts';
+import { orNotFound } from '../http/errors.ts';
 import { address, boolean, limit, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -79,8 +79,7 @@ function oneRoute(): Route {
     response: { 200: tokenAnswer },
     async handler({ input: { params }, served, pool }) {
       const known = await tokensByAddress(pool, served.schema('tokens'), [params.address]);
-      const token = known.get(params.address);
-      if (token === undefined) throw notFound();
+      const token = orNotFound(known.get(params.address));
       const prices = await pricesOf(pool, served, [token]);
       return { status: 200, body: presentToken(token, prices.get(token.token)) };
     },

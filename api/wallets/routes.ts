@@ -18,7 +18,7 @@ import { walletStatus } from '../../schemas/catalogue.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { SubmitDeps } from '../commands/submit-for-caller.ts';
 import { countedList } from '../http/counted-list.ts';
-import { invalidInput, notFound } from '../http/errors.ts';
+import { invalidInput, orNotFound } from '../http/errors.ts';
 import { address, boolean, limit, networkFilter, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -134,8 +134,7 @@ function oneRoute(): Route {
     params: walletParams,
     response: { 200: walletAnswer },
     async handler({ input: { params }, served, pool }) {
-      const wallet = await walletById(pool, served.schema('catalogue'), params.id);
-      if (wallet === null) throw notFound();
+      const wallet = orNotFound(await walletById(pool, served.schema('catalogue'), params.id));
       return { status: 200, body: presentWallet(wallet) };
     },
   });

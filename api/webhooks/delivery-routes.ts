@@ -12,7 +12,7 @@ import {
   findDelivery,
   listDeliveries,
 } from '../../pipeline/dispatch/queries.ts';
-import type { Delivery, Period } from '../../pipeline/dispatch/queries.ts';
+import type { Period } from '../../pipeline/dispatch/queries.ts';
 import { webhookOfUser } from '../../projections/webhooks/queries.ts';
 import type { Webhook } from '../../projections/webhooks/queries.ts';
 import {
@@ -26,7 +26,7 @@ import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { SubmitDeps } from '../commands/submit-for-caller.ts';
 import { REACHABLE_ROWS, countWithPage, envelope, resolvePage } from '../http/envelope.ts';
-import { HttpError, invalidInput, notFound } from '../http/errors.ts';
+import { HttpError, invalidInput, orNotFound } from '../http/errors.ts';
 import { hoursOrDays, limit, page, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
@@ -165,11 +165,12 @@ function retryRoute(deps: DeliveryRouteDeps): Route {
     async handler({ input: { params }, user, served, request, pool }) {
       const { id: webhookId, delivery_id: deliveryId } = params;
       const webhook = await ownWebhook(pool, served, user, webhookId);
-      const { status } = await existingDelivery(pool, webhook, deliveryId);
+      const { status } = orNotFound(await findDelivery(pool, webhook, deliveryId));
       if (status === 'success') throw new HttpError(409, 'conflict', 'The delivery has succeeded already.');
       const body = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
       await submit(user, { type: 'delivery.retry', body }, { request });
-      return { status: 202, body: presentDelivery(await existingDelivery(pool, webhook, deliveryId)) };
+      const retried = orNotFound(await findDelivery(pool, webhook, deliveryId));
+      return { status: 202, body: presentDelivery(retried) };
     },
   });
 }
@@ -245,13 +246,5 @@ function retryFailedRoute(deps: DeliveryRouteDeps): Route {
 }
 
 async function ownWebhook(pool: Sql, served: ServedBuilds, user: CallerUser, id: number): Promise<Webhook> {
-  const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, id);
-  if (webhook === null) throw notFound();
-  return webhook;
-}
-
-async function existingDelivery(pool: Sql, webhook: Webhook, id: string): Promise<Delivery> {
-  const delivery = await findDelivery(pool, webhook, id);
-  if (delivery === null) throw notFound();
-  return delivery;
+  return orNotFound(await webhookOfUser(pool, served.schema('webhooks'), user.id, id));
 }

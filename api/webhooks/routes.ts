@@ -21,7 +21,7 @@ import type { WebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { SubmitDeps } from '../commands/submit-for-caller.ts';
-import { notFound } from '../http/errors.ts';
+import { orNotFound } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { MAX_SUBSCRIPTIONS } from '../../schemas/messages/commands.ts';
@@ -160,8 +160,7 @@ function readRoute(): Route {
     params: webhookParams,
     response: { 200: webhookAnswer },
     async handler({ input: { params }, user, served, pool }) {
-      const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
-      if (webhook === null) throw notFound();
+      const webhook = orNotFound(await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id));
       return { status: 200, body: await withEndpointState(pool, webhook) };
     },
   });
@@ -187,8 +186,7 @@ function changeRoute(deps: CheckingDeps): Route {
       const check = async (): Promise<void> => {
         if (body.url === undefined) return;
         // Checked first: no DNS lookup is made for a webhook of another user.
-        const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
-        if (webhook === null) throw notFound();
+        orNotFound(await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id));
         await assertCallable(request, body.url);
       };
       const asked = { user_id: user.id, webhook_id: params.id, ...body };
