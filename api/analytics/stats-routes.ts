@@ -22,7 +22,7 @@ import { address, hoursOrDays } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import { figure } from '../http/stated-limits.ts';
 import type { RequestInfo, Route } from '../http/route.ts';
-import { iso } from '../http/times.ts';
+import { blockSecond, iso } from '../http/times.ts';
 import { POLL_MS, coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { DerivedCoverage } from './coverage.ts';
 
@@ -208,8 +208,5 @@ function boundsOf(
       start_time: [`There are ${asked} ${unit} until end_time; ${MAX_PERIODS} are allowed.`],
     });
   }
-  return { step, first: storable(start), last: storable(end) };
+  return { step, first: blockSecond(start), last: blockSecond(end) };
 }
-
-/** Clamps a time to the 32 bits of a block's timestamp. */
-const storable = (seconds: number): number => Math.min(0xffff_ffff, Math.max(0, seconds));

@@ -19,7 +19,7 @@ import { pricesFor } from '../prices/current.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { figure, readLimit } from '../http/stated-limits.ts';
-import { isoSeconds } from '../http/times.ts';
+import { blockSecond, isoSeconds } from '../http/times.ts';
 import { freshAccountBalances, MAX_READS, TOKENS_LIMIT } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
 import type { FreshBalance, MaxAge } from './current.ts';
@@ -226,8 +226,8 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
       const pair = { account: query.account_address, token: query.token_address };
       const [{ token, rows, completeFrom }, newest] = await Promise.all([
         balanceHistory(deps, pair, {
-          start: secondOf(Math.ceil(start.getTime() / 1000)),
-          end: secondOf(Math.floor(end.getTime() / 1000)),
+          start: blockSecond(Math.ceil(start.getTime() / 1000)),
+          end: blockSecond(Math.floor(end.getTime() / 1000)),
         }),
         pricesFor(deps, [pair.token]),
       ]);
@@ -259,11 +259,6 @@ function historyRoute({ reading }: BalanceRouteDeps): Route {
       };
     },
   });
-}
-
-/** Clamped to the range of a block's timestamp. */
-function secondOf(seconds: number): number {
-  return Math.min(Math.max(seconds, 0), MAX_SECONDS);
 }
 
 function isKnown(found: FreshBalance | undefined): found is FreshBalance & { readonly balance: bigint } {

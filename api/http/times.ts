@@ -25,6 +25,9 @@ export function isoOrNull(millis: number | null): string | null {
   return millis === null ? null : iso(millis);
 }
 
+/** A time in Unix seconds, clamped to the 32 bits of a block's timestamp. */
+export const blockSecond = (seconds: number): number => Math.min(Math.max(seconds, 0), 0xffff_ffff);
+
 let formatted = { seconds: 0, text: '1970-01-01T00:00:00Z' };
 
 /**
