@@ -779,6 +779,10 @@ describe('the console in a browser', () => {
     { when: 'before the stream has begun', isStreamLate: true },
   ])('drops the listed transfers of a block that is reverted $when', async ({ isStreamLate }) => {
     const { page } = browsing;
+    const newest = async () => await api(`/api/transfers/?token=${STRK}&limit=1`, transfers);
+    const headBlock = async () => (await api('/api/indexer/progress/', progress)).totals.latest_block_overall;
+    // A block is listed before it is counted.
+    await eventually(async () => expect(await headBlock()).toBe((await newest()).results[0]?.block));
     const stream = /\/api\/stream\/transfers\//;
     const reverted = Promise.withResolvers<void>();
     if (isStreamLate)
@@ -794,11 +798,9 @@ describe('the console in a browser', () => {
     await page.reload();
     await streaming;
     await expectNewestTransfers(STRK);
-    const { totals } = await api('/api/indexer/progress/', progress);
-    const head = totals.latest_block_overall;
+    const head = await headBlock();
     const shown = await figure('transfers').textContent();
     world.node.control({ command: 'reorg', depth: 2, length: 1, force: true });
-    const newest = async () => await api(`/api/transfers/?token=${STRK}&limit=1`, transfers);
     await eventually(async () => expect((await newest()).results[0]?.block).toBe(head - 1), 30_000);
     if (isStreamLate) expect(await figure('transfers').textContent()).toBe(shown);
     reverted.resolve();
