@@ -22,7 +22,7 @@ import { hex } from '../../support/truth.ts';
 
 /** Streams of the whole service through reorgs, cut connections and killed processes, against what the chain intended. */
 
-const HEAD = 1640;
+const HEAD = 1040;
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 const SEED = Number(process.env['STREAMS_SEED'] ?? 20_261_125);
 const CURSORS = Number(process.env['STREAMS_CURSORS'] ?? 100);
@@ -112,7 +112,7 @@ test(`clients hold the canonical transfers through cuts, reorgs and kills (STREA
   );
   const [first] = clients;
   const isDeep = (message: StreamMessage): boolean =>
-    message.type === 'undo' && message.data.from < HEAD - 1000;
+    message.type === 'undo' && message.data.from < HEAD - 500;
   await agree(clients);
   // Blocks that were reverted come again.
   const { fork } = z.object({ fork: z.int() }).parse(node.control({ command: 'pause' }));
@@ -123,12 +123,12 @@ test(`clients hold the canonical transfers through cuts, reorgs and kills (STREA
   for (const { depth, length, killed } of [
     { depth: 1, length: 2, killed: ['api', 'redis'] },
     { depth: 40, length: 30, killed: ['project', 'postgres', 'observe'] },
-    { depth: 1500, length: 1490, killed: ['clickhouse', 'api', 'project'] },
+    { depth: 900, length: 890, killed: ['clickhouse', 'api', 'project'] },
     { depth: 40, length: 56, killed: ['ingest', 'kafka', 'dispatch'] },
   ]) {
     node.control({ command: 'reorg', depth, length, share: 0.4, events: random.pick(['fewer', 'more']) });
     // The deep one is killed while streams are given its blocks.
-    if (depth > 1000) await eventually(async () => expect(first?.log.some(isDeep)).toBe(true), 60_000, 20);
+    if (depth > 500) await eventually(async () => expect(first?.log.some(isDeep)).toBe(true), 60_000, 20);
     for (const name of killed) {
       await kill(name);
       await pause(random.below(500));
