@@ -1,7 +1,6 @@
 import { Argument } from 'commander';
 import type { Command } from 'commander';
 
-import { sleep } from '../../lifecycle.ts';
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { reclassifyContract } from '../../../pipeline/ingest/repair/requests.ts';
@@ -75,7 +74,7 @@ async function reclassify(
     return [...new Set([...indexed, ...quarantined])].toSorted((a, b) => a - b);
   };
   const { before, after, heights } = await reclassifyContract(
-    { pool, standards: replacedBy(node), heightsOf, head, sleep },
+    { pool, standards: replacedBy(node), heightsOf, head },
     contract,
   );
   const previous = before?.standard ?? 'unknown';

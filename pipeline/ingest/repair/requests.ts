@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { countOf, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, Sql } from '../../../infra/postgres/client.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
@@ -51,7 +52,6 @@ export interface ReclassifyDeps {
   /** Heights where the projections have a transfer or a quarantined event of the contract. */
   readonly heightsOf: (contract: Felt) => Promise<number[]>;
   readonly head: BlockPoint;
-  readonly sleep: (ms: number) => Promise<void>;
 }
 
 /**
@@ -60,13 +60,13 @@ export interface ReclassifyDeps {
  * projections have not read yet are missed: then run it again once they have caught up.
  */
 export async function reclassifyContract(
-  { pool, standards, heightsOf, head, sleep }: ReclassifyDeps,
+  { pool, standards, heightsOf, head }: ReclassifyDeps,
   contract: Felt,
 ): Promise<{ before: ContractFacts | null; after: ContractFacts; heights: number }> {
   const reason = `${RECLASSIFY}${contract}`;
   const { before, after } = await standards.reclassify(contract, head);
   await sleep(STANDARDS_TTL_MS);
-  await refreshWriters(pool, sleep, contract);
+  await refreshWriters(pool, contract);
   const recorded = await sqlRows(
     pool,
     z.object({ height: z.int() }),
@@ -88,13 +88,13 @@ export async function reclassifyContract(
 
 /** Time for writers to drop prefetched blocks; a stopped writer has none. */
 const REFRESH_MS = 15_000;
-const REFRESH_POLL_MS = 250;
+const POLL_MS = 250;
 
 /**
  * Makes every writer drop blocks prefetched with the previous answer: a repair at its cursor has that effect. A chunk that no
  * process writes yet has none, so its repair, which may wait for long, is not one of those that complete the ledger.
  */
-async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], contract: Felt): Promise<void> {
+async function refreshWriters(pool: Pool, contract: Felt): Promise<void> {
   const open = await sqlRows(
     pool,
     z.object({ cursor: z.int() }),
@@ -102,22 +102,19 @@ async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], contra
   );
   const cursors = open.map(({ cursor }) => cursor);
   await requestRepairs(pool, cursors, `new standard of ${contract}`);
-  for (let waitedMs = 0; waitedMs < REFRESH_MS; waitedMs += REFRESH_POLL_MS) {
-    if ((await countUnrepaired(pool, cursors)) === 0) return;
-    await sleep(REFRESH_POLL_MS);
-  }
+  await waitForRepairs(pool, cursors, { withinMs: REFRESH_MS });
 }
 
 /** Waits until the ingester has repaired these blocks, or for this time. Returns how many are left. */
 export async function waitForRepairs(
   db: Sql,
   heights: readonly number[],
-  { withinMs, signal }: { readonly withinMs: number; readonly signal: AbortSignal },
+  options: { readonly withinMs: number; readonly signal?: AbortSignal },
 ): Promise<number> {
   return await pollUntil(
     () => countUnrepaired(db, heights),
     (left) => left === 0,
-    { everyMs: 500, withinMs, signal },
+    { everyMs: POLL_MS, ...options },
   );
 }
 
