@@ -21,7 +21,7 @@ import type { Route } from '../http/route.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
 const network = networkFilter().optional();
-const answerList = countedList('catalogue', countClassHashes, listClassHashes, presentClassHash);
+const answerList = countedList(countClassHashes, listClassHashes, presentClassHash);
 
 const common = { method: 'GET', tag: 'Account class hashes', auth: 'key' } as const;
 

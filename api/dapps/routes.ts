@@ -31,7 +31,7 @@ const MAX_DISCOVERED = 10;
 
 const bySlug = z.object({ slug: text({ max: 100 }) });
 const network = networkFilter().optional();
-const answerList = countedList('catalogue', countDapps, listDapps, presentDapp);
+const answerList = countedList(countDapps, listDapps, presentDapp);
 
 const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
 

@@ -18,7 +18,7 @@ import { idParams, reportedDomain } from './fields.ts';
 import { presentReport } from './present.ts';
 
 const createdReport = z.object({ report: domainReportRow });
-const answerList = countedList('catalogue', countReports, listReports, presentReport);
+const answerList = countedList(countReports, listReports, presentReport);
 
 const common = { tag: 'Domains', auth: 'key' } as const;
 

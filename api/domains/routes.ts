@@ -26,7 +26,7 @@ export interface DomainRouteDeps {
 
 const common = { method: 'GET', tag: 'Domains', auth: 'key' } as const;
 const pages = { page: page(), limit: limit() };
-const answerList = countedList('catalogue', countDomains, listDomains, presentDomain);
+const answerList = countedList(countDomains, listDomains, presentDomain);
 
 /** Domains listed by operators; callers' reports are in `report-routes.ts`. */
 export function domainRoutes(deps: DomainRouteDeps): Route[] {

@@ -13,15 +13,14 @@ interface Context {
   readonly request: Pick<RequestInfo, 'query'>;
 }
 
-/** Answers a page by number of a list in PostgreSQL: counts the rows of the list, then reads those of the page. */
+/** Answers a page by number of a list of the catalogue: counts the rows of the list, then reads those of the page. */
 export function countedList<F, R, T>(
-  projection: string,
   count: (db: Sql, schema: string, filters: F) => Promise<number>,
   list: (db: Sql, schema: string, filters: F, page: Page) => Promise<readonly R[]>,
   present: (row: R) => T,
 ): (context: Context, filters: F) => Promise<{ status: 200; body: Envelope<T> }> {
   return async ({ input: { query }, served, pool, request }, filters) => {
-    const schema = served.schema(projection);
+    const schema = served.schema('catalogue');
     const total = await count(pool, schema, filters);
     const page = resolvePage(query.page, query.limit, total);
     const rows = await list(pool, schema, filters, page);

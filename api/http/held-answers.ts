@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 
 import { HttpError } from './errors.ts';
 
-/** Bytes of answers of a user that its clients have not read. */
+/** MiB of answers to a user that its clients have not read. */
 export const HELD_MIB_PER_USER = 128;
 /** The refusal replaces an answer whose headers may allow caches to keep it. */
 const HEADERS = { 'Retry-After': '5', 'Cache-Control': 'no-store' };

@@ -35,7 +35,7 @@ const MAX_CLOCK_SKEW_MS = 300_000;
 
 const registered = z.object({ is_new: z.boolean(), wallet: walletRow });
 const updated = z.object({ wallet: walletRow });
-const answerList = countedList('catalogue', countWallets, listWallets, presentWallet);
+const answerList = countedList(countWallets, listWallets, presentWallet);
 
 const common = { tag: 'Wallets', auth: 'key' } as const;
 const path = '/api/dapps/vendor-wallets/';
