@@ -25,7 +25,7 @@ export function periodText(begin: Date, interval?: Interval): string {
   return utcTime(begin).slice(0, interval === '1 month' ? 7 : 10);
 }
 
-const HOUR_MS = 3_600_000;
+export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 /** Days from the Monday of a week to its other days, by the number of `getUTCDay`. */
 const SINCE_MONDAY = [6, 0, 1, 2, 3, 4, 5] as const;

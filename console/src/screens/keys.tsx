@@ -7,7 +7,7 @@ import type { Action } from '../action.ts';
 import { countOf, countText, isoOfInput, localTime, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
-import { DAY_MS, SPANS } from '../periods.ts';
+import { DAY_MS, HOUR_MS, SPANS } from '../periods.ts';
 import type { SpanDays } from '../periods.ts';
 import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
@@ -134,8 +134,6 @@ function KeyList({
     </Panel>
   );
 }
-
-const HOUR_MS = 3_600_000;
 
 function Usage({ of }: { readonly of: Key }): JSX.Element {
   const [span, setSpan] = useState<SpanDays>('1');
