@@ -1,3 +1,5 @@
+import { text } from 'node:stream/consumers';
+
 import { ClickHouseLogLevel, createClient } from '@clickhouse/client';
 import type { ClickHouseClient } from '@clickhouse/client';
 import { z } from 'zod';
@@ -5,7 +7,7 @@ import { z } from 'zod';
 import { attempt, unavailable } from './attempt.ts';
 import { tableStatement } from './ddl.ts';
 import type { Cluster } from './ddl.ts';
-import { openHttpInterface } from './http-interface.ts';
+import { databaseOf, openHttpInterface } from './http-interface.ts';
 import type { Params, Statement } from './http-interface.ts';
 import { readerSettings } from './reader-profile.ts';
 import type { Settings } from './reader-profile.ts';
@@ -117,12 +119,13 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
       async (signal) => await run({ sql, params, settings: own, signal }),
     );
   };
-  const ddl: ClickHouse['ddl'] = async (sql) => {
-    const query = tableStatement(sql, cluster?.name ?? null);
-    if (cluster === null) return await command(query);
+  /** Runs a statement with ON CLUSTER. */
+  const onEveryReplica = async (sql: string): Promise<void> => {
     const replicas = await attempt(timeoutMs, null, async (signal) => {
-      const result = await client.query({ query, format: 'JSONEachRow', abort_signal: signal });
-      return replicaRows.parse(await result.json());
+      // A FORMAT at the end is ignored by ClickHouse 25.8 if the statement creates a table.
+      const { body } = await http.send({ sql, settings: { default_format: 'JSONEachRow' }, signal });
+      const lines = (await text(body)).split('\n').filter((line) => line !== '');
+      return replicaRows.parse(lines.map((line) => JSON.parse(line)));
     });
     assertDoneOnAll(sql, replicas);
   };
@@ -130,9 +133,15 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
   return {
     ...createReads(http, timeoutMs, isReader ? readerSettings(client) : async (own) => own),
     command,
-    ddl,
+    async ddl(sql) {
+      const statement = tableStatement(sql, cluster?.name ?? null);
+      await (cluster === null ? command(statement) : onEveryReplica(statement));
+    },
     async syncReplicas(table) {
-      if (cluster !== null) await ddl(`SYSTEM SYNC REPLICA ${table}`);
+      if (cluster === null) return;
+      // The replicas would look for the table in the database `default`.
+      const name = `\`${databaseOf(url) || 'default'}\`.${table}`;
+      await onEveryReplica(`SYSTEM SYNC REPLICA ON CLUSTER '${cluster.name}' ${name}`);
     },
     async insert(table, columns, rows) {
       if (rows.length > 0) await insertEncoded(table, columns, encodeRows(columns, rows));

@@ -17,7 +17,6 @@ export const TABLE_SETTINGS =
 
 const CREATE = /^CREATE TABLE /m;
 const TABLE = /^(?:CREATE|DROP|ALTER) TABLE (?:IF (?:NOT )?EXISTS )?(\w+)/m;
-const SYNC = /^SYSTEM SYNC REPLICA(?= )/;
 const ENGINE = /ENGINE = (\w*MergeTree)(?:\(([^)]*)\))?/;
 
 /** A statement about one table as it is sent: a new table gets `TABLE_SETTINGS`; on a cluster, every replica executes it. */
@@ -33,7 +32,6 @@ export function tableStatement(sql: string, cluster: string | null): string {
  */
 function onCluster(sql: string, cluster: string): string {
   const where = `ON CLUSTER '${cluster}'`;
-  if (SYNC.test(sql)) return sql.replace(SYNC, `$& ${where}`);
   const table = TABLE.exec(sql)?.[1];
   if (table === undefined) throw new TypeError(`Not a statement about one table: ${sql}`);
   const path = `'/clickhouse/${cluster}/{database}/${table}', '{replica}'`;

@@ -53,7 +53,7 @@ export function openHttpInterface(
   url: string,
   options: { readonly application: string; readonly connections: number; readonly settings: Settings },
 ): HttpInterface {
-  const { origin, pathname, username, password, searchParams } = new URL(url);
+  const { origin, username, password, searchParams } = new URL(url);
   const pools = createRenewablePool(
     () =>
       new Pool(origin, {
@@ -65,7 +65,7 @@ export function openHttpInterface(
         bodyTimeout: 0,
       }),
   );
-  const database = decodeURIComponent(pathname.slice(1));
+  const database = databaseOf(url);
   const common = queryOf([
     ...urlParameters(searchParams),
     ...textsOf(options.settings),
@@ -130,6 +130,11 @@ function createRenewablePool(open: () => Pool): {
       await Promise.all([pool.destroy(), previous?.destroy()]);
     },
   };
+}
+
+/** '' where the URL names none: ClickHouse's own default. */
+export function databaseOf(url: string): string {
+  return decodeURIComponent(new URL(url).pathname.slice(1));
 }
 
 type Field = readonly [name: string, text: string];

@@ -355,17 +355,25 @@ describe('settings of a request', () => {
 });
 
 describe('a statement on a cluster', () => {
-  const ddl = async (rows: readonly object[]): Promise<{ sent: string; error: unknown }> => {
+  const onCluster = async (
+    rows: readonly object[],
+    run: (clickhouse: ClickHouse) => Promise<void>,
+  ): Promise<{ sent: string; url: URL; error: unknown }> => {
     let sent = '';
+    let path = '';
     const url = await serverOf((message, response) => {
+      path = message.url ?? '';
       message.on('data', (chunk: Buffer) => (sent += chunk.toString()));
       message.on('end', () => response.end(rows.map((row) => `${JSON.stringify(row)}\n`).join('')));
     });
     const cluster = { name: 'c', insertQuorum: 'auto' };
-    const clickhouse = createClickHouse(url, { application: 'test', timeoutMs: 5000, cluster });
+    const clickhouse = createClickHouse(`${url}/tokens`, { application: 'test', timeoutMs: 5000, cluster });
     closers.push(() => clickhouse.close());
-    return { error: await failureOf(clickhouse.ddl('-- why\nDROP TABLE IF EXISTS a SYNC')), sent };
+    const error = await failureOf(run(clickhouse));
+    return { error, sent, url: new URL(path, url) };
   };
+  const drop = async (clickhouse: ClickHouse): Promise<void> =>
+    await clickhouse.ddl('-- why\nDROP TABLE IF EXISTS a SYNC');
   const replica = (host: string, status: number | null, error: string | null) => ({
     host,
     port: 9000,
@@ -376,19 +384,28 @@ describe('a statement on a cluster', () => {
   });
 
   test('is done when every replica has executed it', async () => {
-    const { sent, error } = await ddl([replica('one', 0, ''), replica('two', 0, '')]);
+    const { sent, url, error } = await onCluster([replica('one', 0, ''), replica('two', 0, '')], drop);
     expect(error).toBeNull();
-    expect(sent).toBe("-- why\nDROP TABLE IF EXISTS a ON CLUSTER 'c' SYNC \nFORMAT JSONEachRow");
+    expect(sent).toBe("-- why\nDROP TABLE IF EXISTS a ON CLUSTER 'c' SYNC");
+    expect(url.searchParams.get('default_format')).toBe('JSONEachRow');
   });
 
   test('names the replicas that failed or did not answer', async () => {
     const failing = [replica('one', 0, ''), replica('two', 57, 'exists'), replica('three', null, null)];
-    const { error } = await ddl(failing);
+    const { error } = await onCluster(failing, drop);
     expect(error).toMatchObject({ code: 'STORE_UNAVAILABLE', retryable: true });
     expect(String(error)).toContain(
-      '`DROP TABLE IF EXISTS a SYNC`: two:9000 failed: exists; three:9000 did not finish within 20 s',
+      "`DROP TABLE IF EXISTS a ON CLUSTER 'c' SYNC`: two:9000 failed: exists; three:9000 did not finish within 20 s",
     );
     expect(isClickHouseUnavailable(error)).toBe(true);
+  });
+
+  test('names the database of a table whose rows every replica waits for', async () => {
+    const { sent, error } = await onCluster([replica('one', 0, '')], (clickhouse) =>
+      clickhouse.syncReplicas('a'),
+    );
+    expect(error).toBeNull();
+    expect(sent).toBe("SYSTEM SYNC REPLICA ON CLUSTER 'c' `tokens`.a");
   });
 });
 

@@ -50,7 +50,6 @@ SETTINGS index_granularity = 512, ${SETTINGS}`);
     ],
     ['DROP TABLE IF EXISTS a_v1_b2 SYNC', "DROP TABLE IF EXISTS a_v1_b2 ON CLUSTER 'c' SYNC"],
     ['ALTER TABLE a MODIFY SETTING x = 1', "ALTER TABLE a ON CLUSTER 'c' MODIFY SETTING x = 1"],
-    ['SYSTEM SYNC REPLICA a', "SYSTEM SYNC REPLICA ON CLUSTER 'c' a"],
   ])('%s is sent to every replica', (sql, expected) => {
     expect(tableStatement(sql, 'c')).toBe(expected);
   });
