@@ -14,6 +14,8 @@
  *   pgbouncer   for a test                                   with --tests
  *   Chromium    for the tests of the console, with a font    with --tests
  *   runtimes    Node 20, Deno and Bun, which run the client  with --tests
+ *   ClickHouse  the server, for tests of a cluster           with --tests
+ *   ZooKeeper   its jars, for tests of a cluster             with --tests
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -27,13 +29,17 @@ import {
   realpathSync,
 } from 'node:fs';
 import { renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { basename, delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const cache = join(root, '.cache');
 const kafkaHome = join(cache, 'kafka-4.3.0');
+const zookeeperHome = join(cache, 'zookeeper-3.9.5');
+/** Of ClickHouse 25.8.2: the wheels of the last versions that contain the server, which newer ones do not. */
+const chdbWheel = 'chdb==3.7.2';
+const clickhouseHome = join(cache, 'clickhouse-25.8.2');
 /** Names the Java that made the archive of Kafka's classes, and the folder of the classes. */
 const classesStamp = join(kafkaHome, 'classes.java');
 /** Packages of the runtimes that the client promises to run in. */
@@ -55,11 +61,16 @@ const wantsTests = process.argv.includes('--tests');
 /** What is missing, in the order of installation. */
 function missing() {
   const jars = wantsKafka && !existsSync(join(kafkaHome, 'lib'));
+  const zookeeper = wantsTests && !existsSync(zookeeperHome);
+  const clickhouse = wantsTests && !existsSync(clickhouseHome);
   return {
     packages: !packagesCurrent(),
-    java: wantsKafka && (javaVersion() ?? 0) < 17,
-    maven: jars && find('mvn') === null,
+    java: (wantsKafka || wantsTests) && (javaVersion() ?? 0) < 17,
+    maven: (jars || zookeeper) && find('mvn') === null,
+    pip: clickhouse && spawnSync('python3', ['-m', 'pip', '--version']).status !== 0,
     jars,
+    zookeeper,
+    clickhouse,
     redis: wantsRedis && find('redis-server') === null,
     pgbouncer: wantsTests && find('pgbouncer') === null,
     chromium: wantsTests && find('chromium') === null,
@@ -104,6 +115,8 @@ async function install(needs) {
   if (classesOutdated()) await recordClasses();
   if (consoleOutdated()) await buildConsole();
   if (needs.runtimes) await fetchRuntimes();
+  if (needs.zookeeper) await fetchZooKeeper();
+  if (needs.clickhouse) await fetchClickHouse();
 }
 
 // --- npm packages
@@ -168,6 +181,22 @@ async function fetchRuntimes() {
   renameSync(temporary, runtimesHome);
 }
 
+async function fetchZooKeeper() {
+  await fetchJars('Apache ZooKeeper 3.9 (by Maven)', zookeeperHome, 'test/support/zookeeper/pom.xml', {
+    advice: 'check that Maven can reach its repository',
+  });
+}
+
+async function fetchClickHouse() {
+  const temporary = temporaryFor(clickhouseHome);
+  const args = ['-m', 'pip', 'install', '--quiet', '--no-deps', '--only-binary', ':all:'];
+  await run('ClickHouse 25.8 (179 MB, by pip)', 'python3', [...args, '--target', temporary, chdbWheel], {
+    advice: 'check that pip can reach its index',
+    attempts: 2,
+  });
+  renameSync(temporary, clickhouseHome);
+}
+
 // --- the console
 
 const consoleFolder = join(root, 'console');
@@ -207,18 +236,26 @@ async function buildConsole() {
 // --- Kafka
 
 async function fetchKafka() {
-  const temporary = `${kafkaHome}.${process.pid}`;
-  for (const name of readdirSync(cache)) {
-    if (name.startsWith('kafka-4.3.0.')) rmSync(join(cache, name), { recursive: true, force: true });
-  }
-  const pom = join(root, 'infra', 'embedded', 'kafka', 'pom.xml');
-  const goal = ['dependency:copy-dependencies', `-DoutputDirectory=${join(temporary, 'lib')}`];
-  await run('Apache Kafka 4.3 (45 jars, 44 MB, by Maven)', 'mvn', ['-q', '-B', '-f', pom, ...goal], {
+  await fetchJars('Apache Kafka 4.3 (45 jars, 44 MB, by Maven)', kafkaHome, 'infra/embedded/kafka/pom.xml', {
     advice: 'check that Maven can reach its repository, or set KAFKA_BROKERS to your own Kafka',
-    attempts: 2,
   });
-  rmSync(kafkaHome, { recursive: true, force: true });
-  renameSync(temporary, kafkaHome);
+}
+
+/** Copies what the project file depends on to `home`/lib. */
+async function fetchJars(title, home, pom, { advice }) {
+  const temporary = temporaryFor(home);
+  const goal = ['dependency:copy-dependencies', `-DoutputDirectory=${join(temporary, 'lib')}`];
+  await run(title, 'mvn', ['-q', '-B', '-f', join(root, pom), ...goal], { advice, attempts: 2 });
+  rmSync(home, { recursive: true, force: true });
+  renameSync(temporary, home);
+}
+
+/** A folder to fill beside `home`; what killed runs left of it is removed. */
+function temporaryFor(home) {
+  for (const name of readdirSync(cache)) {
+    if (name.startsWith(`${basename(home)}.`)) rmSync(join(cache, name), { recursive: true, force: true });
+  }
+  return `${home}.${process.pid}`;
 }
 
 /** Whether Kafka is installed, and the archive was made by another Java or not at all. */
@@ -282,6 +319,7 @@ const instructions = {
     "Maven is missing, which downloads Kafka's jars: install it (Debian: apt-get install maven), or set KAFKA_BROKERS to your own Kafka.",
   redis:
     'redis-server is missing: install it (Debian: apt-get install redis-server), or set REDIS_URL to your own Redis.',
+  pip: 'Python 3 with pip, which install what a test needs, are missing: install them (Debian: apt-get install python3-pip).',
   pgbouncer: 'pgbouncer, which a test needs, is missing: install it (Debian: apt-get install pgbouncer).',
   chromium:
     'Chromium, which a test needs, is missing: install it (Debian: apt-get install chromium fonts-dejavu-core).',
@@ -323,6 +361,7 @@ async function installSystemPackages(needs) {
     java: java17 ? 'openjdk-17-jre-headless' : 'default-jre-headless',
     maven: 'maven',
     redis: 'redis-server',
+    pip: 'python3-pip',
     pgbouncer: 'pgbouncer',
     chromium: ['chromium', 'fonts-dejavu-core'],
   };
