@@ -73,6 +73,9 @@ export interface Reads {
 /** What most queries need of a client. */
 export type RowReader = Pick<Reads, 'rows'>;
 
+/** Before 25.11, ClickHouse ends JSON that fails as if it were whole, with a row that has the error. */
+const FAILING = { http_write_exception_in_output_format: 0 } as const;
+
 /** Starting threads that format a page takes 0.7 ms, a tenth of its CPU. */
 const ONE_FORMATTER = { output_format_parallel_formatting: 0 } as const;
 
@@ -87,7 +90,7 @@ export function createReads(
     params: Params | undefined,
     { signal, settings }: ReadOptions & { readonly signal: AbortSignal },
   ): Promise<Answer> => {
-    const own = await settingsOf({ ...QUOTED, ...settings, log_comment: name }, signal);
+    const own = await settingsOf({ ...QUOTED, ...FAILING, ...settings, log_comment: name }, signal);
     return await http.send({ sql: `${sql}\nFORMAT ${format}`, params, settings: own ?? {}, signal });
   };
 

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -221,6 +222,19 @@ describe('errors', () => {
       const parts = clickhouse.eachPart(query, {}, () => {}, { settings });
       await expect(parts).rejects.toThrow(/late|did not answer/);
     }
+    await clickhouse.close();
+  });
+
+  test('a file of JSON that fails after its beginning ends with an error, also by the default before ClickHouse 25.11', async () => {
+    const url = `${server.service.url}?clickhouse_setting_http_write_exception_in_output_format=1`;
+    const clickhouse = createClickHouse(url, { application: 'test' });
+    const sql = "SELECT number, throwIf(number = 250000, 'late') AS x FROM numbers(300000)";
+    const statement = { name: 'test.late', sql, format: 'JSONEachRow', rowBytes: 20, isSorted: false };
+    const signal = AbortSignal.timeout(30_000);
+    const settings = { max_block_size: 10_000, max_threads: 1 };
+    const file = await clickhouse.file(statement, {}, { signal, settings });
+    const end = text(file).then((whole) => whole.slice(-200));
+    await expect(end).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
     await clickhouse.close();
   });
 
