@@ -3,7 +3,7 @@ import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/transfers/queries.ts';
 import { REACHABLE_ROWS } from '../http/envelope.ts';
 import type { RowCount } from '../http/envelope.ts';
-import { countUpTo, countableSources } from './read.ts';
+import { SKIPPING, countUpTo, countableSources } from './read.ts';
 import type { TransferReading } from './read.ts';
 
 /** Matches are counted exactly up to this number. */
@@ -31,7 +31,7 @@ export async function countTransfers(reading: TransferReading): Promise<RowCount
   const { query, params } = transferCount(countableSources(plan), filters, EXACT_COUNT + 1);
   const limits = { max_execution_time: COUNT_SECONDS, timeout_overflow_mode: 'break' };
   // What fits into a time limit differs from call to call.
-  const settings = { max_threads: 2, ...(reading.isFixed ? {} : limits) };
+  const settings = { ...SKIPPING, max_threads: 2, ...(reading.isFixed ? {} : limits) };
   const started = performance.now();
   const [counted] = await clickhouse.rows(query, params, { settings });
   // A count that hit the time limit is not marked as such.

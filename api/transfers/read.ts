@@ -42,8 +42,13 @@ const FIRST_STEP_ROWS = 20_000;
 /** Bounds what one read of a step sorts. */
 const MAX_STEP_ROWS = 256 * FIRST_STEP_ROWS;
 
+/**
+ * By default, ClickHouse 25.8 reads all rows of an account under FINAL as soon as one of them may match. It need not: the only
+ * index of these tables that skips rows is of `leg`, which is in the key.
+ */
+export const SKIPPING = { use_skip_indexes_if_final_exact_mode: 0 } as const;
 /** In blocks of the default 65,409 rows a page of 100 out of 1.3 M took 37 ms, in these 18 ms (`SELECT 1`: 9 ms). */
-const PAGE_SETTINGS = { max_threads: 1, max_block_size: 2048 } as const;
+const PAGE_SETTINGS = { ...SKIPPING, max_threads: 1, max_block_size: 2048 } as const;
 
 /** Rows `offset` to `offset + limit` in the requested order. */
 export async function readByOffset(
@@ -181,7 +186,8 @@ export async function countUpTo(
   most: number,
 ): Promise<number> {
   const { query, params } = transferCount(countableSources(reading.plan), filters, most);
-  const [counted] = await reading.clickhouse.rows(query, params, { settings: { max_threads: 1 } });
+  const settings = { ...SKIPPING, max_threads: 1 };
+  const [counted] = await reading.clickhouse.rows(query, params, { settings });
   return counted?.n ?? 0;
 }
 
