@@ -15,6 +15,7 @@ import { createReads } from './reads.ts';
 import type { Reads } from './reads.ts';
 import { encodeRows } from './row-binary.ts';
 import type { ColumnSpec, Row } from './row-binary.ts';
+import { withWholeReads } from './whole-reads.ts';
 
 export {
   isClickHouseMissingPrivilege,
@@ -84,7 +85,7 @@ interface ClickHouseOptions {
 /**
  * Creates a client of one server (user, password and database are in its URL). Numbers of 64 bits and more arrive as
  * strings: `JSON.parse` of a bare UInt256 would round it. A writer reads its own writes, and those of all other writers, on
- * whichever replica: see `writerSettings`.
+ * whichever replica: see `withWholeReads`.
  */
 export function createClickHouse(url: string, options: ClickHouseOptions): ClickHouse {
   const { timeoutMs = 120_000, isReader = false, cluster = null } = options;
@@ -95,7 +96,9 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
     buffer_size: BUFFER_BYTES,
     ...(isReader ? {} : writerSettings(cluster)),
   };
-  const http = openHttpInterface(url, { application, connections, settings });
+  const database = databaseOf(url) || 'default';
+  const plain = openHttpInterface(url, { application, connections, settings });
+  const http = isReader || cluster === null ? plain : withWholeReads(plain, database);
   const client = openClient(url, { application, connections, timeoutMs, settings });
 
   /** Runs a statement that returns no rows. */
@@ -140,8 +143,7 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
     async syncReplicas(table) {
       if (cluster === null) return;
       // The replicas would look for the table in the database `default`.
-      const name = `\`${databaseOf(url) || 'default'}\`.${table}`;
-      await onEveryReplica(`SYSTEM SYNC REPLICA ON CLUSTER '${cluster.name}' ${name}`);
+      await onEveryReplica(`SYSTEM SYNC REPLICA ON CLUSTER '${cluster.name}' \`${database}\`.${table}`);
     },
     async insert(table, columns, rows) {
       if (rows.length > 0) await insertEncoded(table, columns, encodeRows(columns, rows));
@@ -180,9 +182,9 @@ function openClient(
 }
 
 /**
- * An acknowledged insert is stored, and every later read of a writer sees it: with a sequential quorum a replica
- * answers such a read only when it has all acknowledged rows, else with an error. ClickHouse Cloud needs no quorum, and
- * a single server ignores the settings about replicas.
+ * An acknowledged insert is stored. With a sequential quorum, a writer reads no rows that are not acknowledged; that it reads
+ * all that are, `withWholeReads` ensures on a cluster. ClickHouse Cloud needs no quorum, and a single server ignores the settings
+ * about replicas.
  */
 function writerSettings(cluster: Cluster | null): Settings {
   const always = {

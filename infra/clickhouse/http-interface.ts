@@ -5,7 +5,7 @@ import { FormData, Pool } from 'undici';
 
 import { AppError } from '../../schemas/errors.ts';
 import { withTimeout } from '../lifecycle.ts';
-import { isClickHouseUnavailable } from './attempt.ts';
+import { isClickHouseUnavailable, unavailable } from './attempt.ts';
 import type { Settings } from './reader-profile.ts';
 
 /** Values of `{name:Type}` parameters; ClickHouse binds them, nothing is put into the text. */
@@ -35,6 +35,13 @@ export interface HttpInterface {
    * @throws ClickHouseError when the server refuses it, a bare Error when the answer is not ClickHouse's
    */
   send(statement: Statement): Promise<Answer>;
+  /**
+   * Sends statements on one new connection; behind a balancer of connections, so to one replica. The connection is closed
+   * after the last answer.
+   *
+   * @throws `STORE_UNAVAILABLE` where it had to be opened again
+   */
+  onOneConnection<T>(work: (send: HttpInterface['send']) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
 
@@ -54,17 +61,16 @@ export function openHttpInterface(
   options: { readonly application: string; readonly connections: number; readonly settings: Settings },
 ): HttpInterface {
   const { origin, username, password, searchParams } = new URL(url);
-  const pools = createRenewablePool(
-    () =>
-      new Pool(origin, {
-        connections: options.connections,
-        pipelining: 1,
-        keepAliveTimeout: KEEP_ALIVE_MS,
-        // The caller's signal ends what takes too long.
-        headersTimeout: 0,
-        bodyTimeout: 0,
-      }),
-  );
+  const open = (connections: number): Pool =>
+    new Pool(origin, {
+      connections,
+      pipelining: 1,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      // The caller's signal ends what takes too long.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  const pools = createRenewablePool(() => open(options.connections));
   const database = databaseOf(url);
   const common = queryOf([
     ...urlParameters(searchParams),
@@ -77,30 +83,51 @@ export function openHttpInterface(
     ...(username === '' ? {} : { authorization: `Basic ${Buffer.from(credentials).toString('base64')}` }),
   };
 
+  const sendBy = async (
+    pool: Pool,
+    { sql, params = {}, settings = {}, data, signal }: Statement,
+  ): Promise<Answer> => {
+    const bound = Object.entries(params).map(([name, value]) => [`param_${name}`, paramText(value)] as const);
+    const isLong = bound.reduce((length, [, text]) => length + text.length, 0) > MAX_URL_PARAMS;
+    const own = queryOf([
+      ...textsOf(settings),
+      ...(isLong ? [] : bound),
+      ...(data === undefined ? [] : [['query', sql] as const]),
+    ]);
+    const answer = await pool.request({
+      method: 'POST',
+      path: `/?${common}&${own}`,
+      headers,
+      body: data ?? (isLong ? formOf([['query', sql], ...bound]) : sql),
+      signal,
+    });
+    if (answer.statusCode === 200) return answer;
+    const error = parseError(await answer.body.text());
+    if (isClickHouseUnavailable(error)) pools.renew();
+    throw error;
+  };
+
+  const ownPools = new Set<Pool>();
   return {
-    async send({ sql, params = {}, settings = {}, data, signal }) {
-      const bound = Object.entries(params).map(
-        ([name, value]) => [`param_${name}`, paramText(value)] as const,
-      );
-      const isLong = bound.reduce((length, [, text]) => length + text.length, 0) > MAX_URL_PARAMS;
-      const own = queryOf([
-        ...textsOf(settings),
-        ...(isLong ? [] : bound),
-        ...(data === undefined ? [] : [['query', sql] as const]),
-      ]);
-      const answer = await pools.current().request({
-        method: 'POST',
-        path: `/?${common}&${own}`,
-        headers,
-        body: data ?? (isLong ? formOf([['query', sql], ...bound]) : sql),
-        signal,
-      });
-      if (answer.statusCode === 200) return answer;
-      const error = parseError(await answer.body.text());
-      if (isClickHouseUnavailable(error)) pools.renew();
-      throw error;
+    send: async (statement) => await sendBy(pools.current(), statement),
+    async onOneConnection(work) {
+      const pool = open(1);
+      ownPools.add(pool);
+      let connections = 0;
+      pool.on('connect', () => (connections += 1));
+      try {
+        const result = await work(async (statement) => await sendBy(pool, statement));
+        if (connections > 1) throw unavailable('The connection to ClickHouse broke', null);
+        return result;
+      } finally {
+        // Waits for the end of the last answer.
+        const forget = (): void => void ownPools.delete(pool);
+        pool.close().then(forget, forget);
+      }
     },
-    close: () => pools.close(),
+    async close() {
+      await Promise.all([pools.close(), ...[...ownPools].map(async (pool) => await pool.destroy())]);
+    },
   };
 }
 

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { startClickHouseCluster } from '../../support/clickhouse-cluster.ts';
 import type { ClickHouseCluster, ClickHouseReplica } from '../../support/clickhouse-cluster.ts';
@@ -38,6 +40,14 @@ const replica = (index: number): ClickHouseReplica => {
   return found;
 };
 
+/** A client with the settings of a role. */
+const clientOf = (url: string, timeoutMs?: number): ClickHouse =>
+  createClickHouse(url, {
+    application: 'test',
+    cluster: { name: cluster.name, insertQuorum: 'auto' },
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  });
+
 beforeAll(async () => {
   cluster = await startClickHouseCluster({ replicas: 3 });
   const { url, name } = cluster;
@@ -64,6 +74,27 @@ test('projects and derives from all that was written while a replica lacks it, a
   expect(await world.differences()).toEqual([]);
   await replica(2).query('SYSTEM START FETCHES');
   expect(await differencesOfReplicas()).toEqual([]);
+});
+
+test('reads all acknowledged rows, also on a replica that has the newest ones without earlier ones', async () => {
+  const balanced = clientOf(cluster.url);
+  const whole = clientOf(replica(0).url);
+  const lagging = clientOf(replica(2).url, 1500);
+  const count = {
+    name: 'test.count',
+    sql: 'SELECT count() AS n FROM lagging',
+    row: z.object({ n: z.coerce.number() }),
+  };
+  await balanced.ddl('CREATE TABLE lagging (n UInt8) ENGINE = MergeTree ORDER BY n');
+  await replica(2).query('SYSTEM STOP FETCHES');
+  await whole.command('INSERT INTO lagging VALUES (1)');
+  await lagging.command('INSERT INTO lagging VALUES (2)');
+  await expect(lagging.rows(count)).rejects.toThrow('ClickHouse did not answer within 1500 ms');
+  for (const _ of cluster.replicas) expect(await balanced.rows(count)).toEqual([{ n: 2 }]);
+  await replica(2).query('SYSTEM START FETCHES');
+  expect(await lagging.rows(count)).toEqual([{ n: 2 }]);
+  await balanced.ddl('DROP TABLE lagging SYNC');
+  for (const client of [balanced, whole, lagging]) await client.close();
 });
 
 test('goes on while a replica is dead', async () => {
@@ -108,8 +139,7 @@ test('rebuilds beside the writers, compares, and swaps', async () => {
 test('verifies, and repairs every replica', async () => {
   const whole = await tds(world.env, 'verify');
   expect(whole, whole.stdout + whole.stderr).toMatchObject({ code: 0 });
-  const { url, name } = cluster;
-  const writer = createClickHouse(url, { application: 'test', cluster: { name, insertQuorum: 'auto' } });
+  const writer = clientOf(cluster.url);
   const transfers = (await servedBuilds(world.pool)).table('transfers');
   await writer.command(
     `INSERT INTO ${transfers} SELECT * REPLACE (amount + 1 AS amount, seq + 1 AS seq) FROM ${transfers} FINAL ORDER BY tx_hash LIMIT 3`,
