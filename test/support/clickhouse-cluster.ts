@@ -48,6 +48,8 @@ export interface ClickHouseCluster {
   /** Of a balancer, which gives each new connection to the next replica that accepts it. */
   readonly url: string;
   readonly apiUrl: string;
+  /** Makes the balancer choose among these replicas only. */
+  balance(among: readonly ClickHouseReplica[]): void;
   stop(): Promise<void>;
 }
 
@@ -75,12 +77,16 @@ export async function startClickHouseCluster({ replicas: count = 2 } = {}): Prom
     started.push(...replicas);
     const failed = settled.find((one) => one.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
-    const balancer = await startBalancer(ports.map(({ http }) => http));
+    const balancer = await startBalancer();
+    const balance: ClickHouseCluster['balance'] = (among) =>
+      balancer.balance(among.map(({ url }) => Number(new URL(url).port)));
+    balance(replicas);
     return {
       name: 'main',
       replicas,
       keeper,
       ...urlsOf(balancer.port),
+      balance,
       async stop() {
         await balancer.close();
         await stop();
@@ -142,6 +148,7 @@ const usersConfig = `<clickhouse>
   <users><${USER}>
     <password>${PASSWORD}</password><profile>default</profile><quota>default</quota>
     <networks><ip>127.0.0.1</ip></networks>
+    <grants><query>GRANT ALL ON tds.*</query><query>GRANT CLUSTER ON *.*</query></grants>
   </${USER}></users>
 </clickhouse>`;
 
@@ -241,7 +248,12 @@ async function restartable(
   };
 }
 
-async function startBalancer(ports: readonly number[]): Promise<{ port: number; close(): Promise<void> }> {
+async function startBalancer(): Promise<{
+  port: number;
+  balance(ports: readonly number[]): void;
+  close(): Promise<void>;
+}> {
+  let ports: readonly number[] = [];
   let turn = 0;
   const sockets = new Set<{ destroy(): unknown }>();
   const server = createServer((client) => {
@@ -266,6 +278,7 @@ async function startBalancer(ports: readonly number[]): Promise<{ port: number; 
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     port: (server.address() as AddressInfo).port,
+    balance: (among) => void (ports = among),
     async close() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));
