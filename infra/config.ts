@@ -152,9 +152,9 @@ export const settings = {
   ),
   clickhouseInsertQuorum: setting(
     'CLICKHOUSE_INSERT_QUORUM',
-    z.string().regex(/^(auto|[2-9]|[1-9][0-9])$/, 'must be auto, or a number from 2 to 99'),
-    'auto',
-    'replicas of CLICKHOUSE_CLUSTER that must have stored an insert before it is acknowledged: a number, or auto for a majority',
+    integer(2, 99),
+    2,
+    'replicas of CLICKHOUSE_CLUSTER that must have stored an insert before it is acknowledged',
   ),
   databaseUrl: setting(
     'DATABASE_URL',
@@ -603,8 +603,7 @@ export function loadConfig(
   if (isSet('CLICKHOUSE_CLUSTER') && !isSet('CLICKHOUSE_URL') && !isSet('API_CLICKHOUSE_URL')) {
     problems.push('CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL, since the embedded ClickHouse is one server');
   }
-  const quorum = env['CLICKHOUSE_INSERT_QUORUM'];
-  if (isSet('CLICKHOUSE_INSERT_QUORUM') && quorum !== 'auto' && !isSet('CLICKHOUSE_CLUSTER')) {
+  if (isSet('CLICKHOUSE_INSERT_QUORUM') && !isSet('CLICKHOUSE_CLUSTER')) {
     problems.push('CLICKHOUSE_INSERT_QUORUM: needs CLICKHOUSE_CLUSTER, whose replicas it counts');
   }
   if (problems.length > 0)

@@ -2,8 +2,11 @@
 export interface Cluster {
   /** As in `remote_servers` of the servers: one shard, whose replicas all have every table. */
   readonly name: string;
-  /** Replicas that have an insert before it is acknowledged: a number, or `auto`, a majority. */
-  readonly insertQuorum: string;
+  /**
+   * Replicas that have an insert before it is acknowledged. Never ClickHouse's `auto`: with one of two replicas left it means one,
+   * and an insert then blocks its table for ever; of five, it acknowledges what two have (25.8).
+   */
+  readonly insertQuorum: number;
 }
 
 /**

@@ -49,7 +49,7 @@ const replica = (index: number): ClickHouseReplica => {
 const clientOf = (url: string, timeoutMs?: number): ClickHouse =>
   createClickHouse(url, {
     application: 'test',
-    cluster: { name: cluster.name, insertQuorum: 'auto' },
+    cluster: { name: cluster.name, insertQuorum: 2 },
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   });
 

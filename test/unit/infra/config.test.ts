@@ -124,11 +124,10 @@ test('a cluster is refused beside the embedded ClickHouse, and accepted with the
   expect(() => loadConfig({ CLICKHOUSE_INSERT_QUORUM: '2' })).toThrow(
     /CLICKHOUSE_INSERT_QUORUM: needs CLICKHOUSE_CLUSTER/,
   );
-  expect(loadConfig({ CLICKHOUSE_INSERT_QUORUM: 'auto' }).clickhouseCluster).toBeNull();
   expect(() => loadConfig(cluster)).toThrow(/CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL/);
   for (const name of ['CLICKHOUSE_URL', 'API_CLICKHOUSE_URL']) {
     const config = loadConfig({ ...cluster, [name]: 'http://host:8123/tds' });
-    expect([config.clickhouseCluster, config.clickhouseInsertQuorum]).toEqual(['main', 'auto']);
+    expect([config.clickhouseCluster, config.clickhouseInsertQuorum]).toEqual(['main', 2]);
   }
   const wrong = { CLICKHOUSE_CLUSTER: "it's", CLICKHOUSE_INSERT_QUORUM: '1' };
   expect(() => loadConfig(wrong)).toThrow(/CLICKHOUSE_CLUSTER: must be.*CLICKHOUSE_INSERT_QUORUM: must be/s);

@@ -310,7 +310,7 @@ test.each(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI
 describe('settings of a request', () => {
   const settingsOf = async (options: {
     isReader?: boolean;
-    cluster?: { name: string; insertQuorum: string };
+    cluster?: { name: string; insertQuorum: number };
   }): Promise<Record<string, string>[]> => {
     const seen: Record<string, string>[] = [];
     const url = await serverOf((message, response) => {
@@ -326,7 +326,7 @@ describe('settings of a request', () => {
   };
   const consistent = { async_insert: '0', insert_deduplicate: '0', select_sequential_consistency: '1' };
   const quorum = {
-    insert_quorum: 'auto',
+    insert_quorum: '2',
     insert_quorum_parallel: '0',
     insert_quorum_timeout: '30000',
     max_insert_threads: '1',
@@ -342,13 +342,13 @@ describe('settings of a request', () => {
   });
 
   test('make a writer on a cluster wait for a sequential quorum', async () => {
-    const seen = await settingsOf({ cluster: { name: 'c', insertQuorum: 'auto' } });
+    const seen = await settingsOf({ cluster: { name: 'c', insertQuorum: 2 } });
     expect(seen).toHaveLength(requests.length);
     for (const one of seen) expect(one).toMatchObject({ ...consistent, ...quorum });
   });
 
   test('let a reader read from any replica', async () => {
-    const seen = await settingsOf({ isReader: true, cluster: { name: 'c', insertQuorum: 'auto' } });
+    const seen = await settingsOf({ isReader: true, cluster: { name: 'c', insertQuorum: 2 } });
     const names = seen.flatMap((one) => Object.keys(one));
     expect(names.filter((name) => name in { ...consistent, ...quorum })).toEqual([]);
   });
@@ -366,7 +366,7 @@ describe('a statement on a cluster', () => {
       message.on('data', (chunk: Buffer) => (sent += chunk.toString()));
       message.on('end', () => response.end(rows.map((row) => `${JSON.stringify(row)}\n`).join('')));
     });
-    const cluster = { name: 'c', insertQuorum: 'auto' };
+    const cluster = { name: 'c', insertQuorum: 2 };
     const clickhouse = createClickHouse(`${url}/tokens`, { application: 'test', timeoutMs: 5000, cluster });
     closers.push(() => clickhouse.close());
     const error = await failureOf(run(clickhouse));
