@@ -5,37 +5,45 @@ import { join } from 'node:path';
 import { startEmbedded } from '../../infra/embedded/index.ts';
 import type { EmbeddedUrls } from '../../infra/embedded/index.ts';
 import { createLogger } from '../../infra/log.ts';
+import { startClickHouseServer } from './clickhouse-servers.ts';
 
-/**
- * The servers that integration tests run against: embedded, or official images in containers. Tests see only URLs.
- */
+/** The servers that integration tests run against. Tests see only URLs. */
 export interface Backend {
-  readonly kind: 'embedded' | 'testcontainers';
+  readonly kind: keyof typeof backends;
   readonly urls: EmbeddedUrls;
   stop(): Promise<void>;
 }
 
-/** Embedded, unless `TEST_BACKEND=testcontainers` (which needs a container engine). */
+const backends = {
+  embedded: async () => await startEmbeddedBackend({}),
+  /** Embedded, but for a server of ClickHouse 25.8. */
+  'clickhouse-25.8': startWithClickHouseServer,
+  /** Official images, which needs a container engine. */
+  async testcontainers() {
+    // Imported lazily: the library is large.
+    const { startContainers } = await import('./containers.ts');
+    return await startContainers();
+  },
+} satisfies Record<string, () => Promise<Omit<Backend, 'kind'>>>;
+
+/** As `TEST_BACKEND` says; by default embedded. */
 export async function startBackend(): Promise<Backend> {
   const kind = process.env['TEST_BACKEND'] ?? 'embedded';
-  if (kind === 'embedded') return await startEmbeddedBackend();
-  if (kind !== 'testcontainers') {
-    throw new Error(`TEST_BACKEND must be embedded or testcontainers, not ${kind}`);
-  }
-  // Imported lazily: the library is large, and the embedded back end does not need it.
-  const { startContainers } = await import('./containers.ts');
-  return { kind, ...(await startContainers()) };
+  if (!isKind(kind))
+    throw new Error(`TEST_BACKEND must be one of ${Object.keys(backends).join(', ')}, not ${kind}`);
+  return { kind, ...(await backends[kind]()) };
 }
 
-async function startEmbeddedBackend(): Promise<Backend> {
+const isKind = (text: string): text is Backend['kind'] => Object.hasOwn(backends, text);
+
+/** `env`: servers that are not to be embedded. Settings of the shell must not direct tests to a real store. */
+async function startEmbeddedBackend(env: Readonly<Record<string, string>>): Promise<Omit<Backend, 'kind'>> {
   const dataDir = mkdtempSync(join(tmpdir(), 'tds-test-'));
   const log = createLogger('test-backend', 'warn');
-  // An empty env: settings of the shell must not direct tests to a real store.
   const remove = (): void => rmSync(dataDir, { recursive: true, force: true });
   try {
-    const embedded = await startEmbedded({ dataDir, log, env: {} });
+    const embedded = await startEmbedded({ dataDir, log, env });
     return {
-      kind: 'embedded',
       urls: embedded.urls,
       async stop() {
         await embedded.stop();
@@ -44,6 +52,26 @@ async function startEmbeddedBackend(): Promise<Backend> {
     };
   } catch (error) {
     remove();
+    throw error;
+  }
+}
+
+async function startWithClickHouseServer(): Promise<Omit<Backend, 'kind'>> {
+  const clickhouse = await startClickHouseServer();
+  try {
+    const backend = await startEmbeddedBackend({
+      CLICKHOUSE_URL: clickhouse.url,
+      API_CLICKHOUSE_URL: clickhouse.apiUrl,
+    });
+    return {
+      urls: backend.urls,
+      async stop() {
+        await backend.stop();
+        await clickhouse.stop();
+      },
+    };
+  } catch (error) {
+    await clickhouse.stop();
     throw error;
   }
 }

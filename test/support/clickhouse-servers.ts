@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { connect, createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { javaCommand } from '../../infra/embedded/kafka/kafka.ts';
@@ -69,9 +69,11 @@ export async function startClickHouseCluster({ replicas: count = 2 } = {}): Prom
     const keeperPort = await freePort();
     const keeper = await restartable(() => startZooKeeper(join(folder, 'keeper'), keeperPort));
     started.push(keeper);
-    const ports = await Promise.all(Array.from({ length: count }, portsOfReplica));
+    const ports = await Promise.all(Array.from({ length: count }, portsOfServer));
     const config = clusterConfig(keeperPort, ports);
-    const starting = ports.map((own, index) => startReplica(folder, `clickhouse-${index + 1}`, own, config));
+    const starting = ports.map((own, index) =>
+      startServer(join(folder, `clickhouse-${index + 1}`), own, { config, grants: DOCUMENTED_GRANTS }),
+    );
     const settled = await Promise.allSettled(starting);
     const replicas = settled.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
     started.push(...replicas);
@@ -98,13 +100,40 @@ export async function startClickHouseCluster({ replicas: count = 2 } = {}): Prom
   }
 }
 
+/** One server, where tests may create databases whose names begin with `tds`. */
+export async function startClickHouseServer(): Promise<{
+  url: string;
+  apiUrl: string;
+  stop(): Promise<void>;
+}> {
+  const folder = mkdtempSync(join(tmpdir(), 'tds-clickhouse-server-'));
+  const remove = (): void => rmSync(folder, { recursive: true, force: true });
+  try {
+    const server = await startServer(join(folder, 'clickhouse'), await portsOfServer(), {
+      config: '<clickhouse/>',
+      users: USERS_CONFIG.replace('tds.*', 'tds*.*'),
+      grants: ['GRANT ALL ON *.*'],
+    });
+    return {
+      ...server,
+      async stop() {
+        await server.stop();
+        remove();
+      },
+    };
+  } catch (error) {
+    remove();
+    throw error;
+  }
+}
+
 interface Ports {
   readonly http: number;
   readonly tcp: number;
   readonly interserver: number;
 }
 
-const portsOfReplica = async (): Promise<Ports> => ({
+const portsOfServer = async (): Promise<Ports> => ({
   http: await freePort(),
   tcp: await freePort(),
   interserver: await freePort(),
@@ -142,29 +171,32 @@ const serverConfig = (home: string, { http, tcp, interserver }: Ports): string =
   <background_pool_size>4</background_pool_size>
 </clickhouse>`;
 
-const usersConfig = `<clickhouse>
+/** What docs/operations.md asks for. */
+const DOCUMENTED_GRANTS = ['GRANT ALL ON tds.*', 'GRANT CLUSTER ON *.*'];
+
+const usersConfig = (grants: readonly string[]): string => `<clickhouse>
   <profiles><default/></profiles>
   <quotas><default/></quotas>
   <users><${USER}>
     <password>${PASSWORD}</password><profile>default</profile><quota>default</quota>
     <networks><ip>127.0.0.1</ip></networks>
-    <grants><query>GRANT ALL ON tds.*</query><query>GRANT CLUSTER ON *.*</query></grants>
+    <grants>${grants.map((grant) => `<query>${grant}</query>`).join('')}</grants>
   </${USER}></users>
 </clickhouse>`;
 
-async function startReplica(
-  folder: string,
-  name: string,
+/** The macro `replica` is the name of the folder. */
+async function startServer(
+  home: string,
   ports: Ports,
-  cluster: string,
+  { config, users = USERS_CONFIG, grants }: { config: string; users?: string; grants: readonly string[] },
 ): Promise<ClickHouseReplica & { stop(): Promise<void> }> {
-  const home = join(folder, name);
+  const name = basename(home);
   const write = (file: string, text: string): void => writeFileSync(join(home, file), text);
   for (const part of ['config.d', 'users.d']) mkdirSync(join(home, part), { recursive: true });
   write('config.xml', serverConfig(home, ports));
-  write('users.xml', usersConfig);
-  write('config.d/token-data-service.xml', cluster);
-  write('users.d/token-data-service.xml', USERS_CONFIG);
+  write('users.xml', usersConfig(grants));
+  write('config.d/token-data-service.xml', config);
+  write('users.d/token-data-service.xml', users);
   const urls = urlsOf(ports.http);
   const query = async (sql: string, database = 'tds'): Promise<string> => {
     const response = await fetch(`http://127.0.0.1:${ports.http}/?database=${database}`, {
