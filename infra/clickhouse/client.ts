@@ -72,6 +72,7 @@ interface ClickHouseOptions {
   readonly application: string;
   /** Limit of one request, the wait for a free connection included. */
   readonly timeoutMs?: number;
+  /** At most so many; each read of a writer on a cluster opens one more. */
   readonly connections?: number;
   /**
    * The user only reads, from any replica, and may be restricted to `readonly = 1`; then the settings of its profile apply
@@ -96,9 +97,8 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
     buffer_size: BUFFER_BYTES,
     ...(isReader ? {} : writerSettings(cluster)),
   };
-  const database = databaseOf(url) || 'default';
   const plain = openHttpInterface(url, { application, connections, settings });
-  const http = isReader || cluster === null ? plain : withWholeReads(plain, database);
+  const http = isReader || cluster === null ? plain : withWholeReads(plain);
   const client = openClient(url, { application, connections, timeoutMs, settings });
 
   /** Runs a statement that returns no rows. */
@@ -143,7 +143,9 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
     async syncReplicas(table) {
       if (cluster === null) return;
       // The replicas would look for the table in the database `default`.
-      await onEveryReplica(`SYSTEM SYNC REPLICA ON CLUSTER '${cluster.name}' \`${database}\`.${table}`);
+      await onEveryReplica(
+        `SYSTEM SYNC REPLICA ON CLUSTER '${cluster.name}' \`${databaseOf(url)}\`.${table}`,
+      );
     },
     async insert(table, columns, rows) {
       if (rows.length > 0) await insertEncoded(table, columns, encodeRows(columns, rows));
@@ -158,7 +160,7 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
   };
 }
 
-/** The client for what is rare: DDL on a cluster, pings, and the profile of a reader. */
+/** The client for what is rare: pings, and the profile of a reader. */
 function openClient(
   url: string,
   {

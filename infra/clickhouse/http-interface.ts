@@ -39,7 +39,7 @@ export interface HttpInterface {
    * Sends statements on one new connection; behind a balancer of connections, so to one replica. The connection is closed
    * after the last answer.
    *
-   * @throws `STORE_UNAVAILABLE` where it had to be opened again
+   * @throws `STORE_UNAVAILABLE`, after the statements were executed, where the connection had to be opened again
    */
   onOneConnection<T>(work: (send: HttpInterface['send']) => Promise<T>): Promise<T>;
   close(): Promise<void>;
@@ -103,30 +103,40 @@ export function openHttpInterface(
     });
     if (answer.statusCode === 200) return answer;
     const error = parseError(await answer.body.text());
-    if (isClickHouseUnavailable(error)) pools.renew();
+    if (isClickHouseUnavailable(error) && pool === pools.current()) pools.renew();
     throw error;
   };
 
   const ownPools = new Set<Pool>();
+  let isClosed = false;
   return {
     send: async (statement) => await sendBy(pools.current(), statement),
     async onOneConnection(work) {
+      if (isClosed) throw unavailable('The client of ClickHouse is closed', null);
       const pool = open(1);
       ownPools.add(pool);
+      const forget = (): void => void ownPools.delete(pool);
       let connections = 0;
       pool.on('connect', () => (connections += 1));
       try {
         const result = await work(async (statement) => await sendBy(pool, statement));
-        if (connections > 1) throw unavailable('The connection to ClickHouse broke', null);
-        return result;
-      } finally {
+        if (connections > 1)
+          throw unavailable(
+            'ClickHouse, or its load balancer, closed a connection after one statement',
+            null,
+          );
         // Waits for the end of the last answer.
-        const forget = (): void => void ownPools.delete(pool);
         pool.close().then(forget, forget);
+        return result;
+      } catch (error) {
+        await pool.destroy();
+        forget();
+        throw error;
       }
     },
     async close() {
-      await Promise.all([pools.close(), ...[...ownPools].map(async (pool) => await pool.destroy())]);
+      isClosed = true;
+      await Promise.all([pools.close(), ...Array.from(ownPools, closePool)]);
     },
   };
 }
@@ -153,13 +163,17 @@ function createRenewablePool(open: () => Pool): {
       previous.close().then(forget, forget);
     },
     async close() {
-      await withTimeout(pool.close(), CLOSE_MS, undefined);
-      await Promise.all([pool.destroy(), previous?.destroy()]);
+      await Promise.all([closePool(pool), previous?.destroy()]);
     },
   };
 }
 
-/** '' where the URL names none: ClickHouse's own default. */
+async function closePool(pool: Pool): Promise<void> {
+  await withTimeout(pool.close(), CLOSE_MS, undefined);
+  await pool.destroy();
+}
+
+/** '' where the URL names none: the default of the user. */
 export function databaseOf(url: string): string {
   return decodeURIComponent(new URL(url).pathname.slice(1));
 }

@@ -5,8 +5,11 @@ import type { HttpInterface } from './http-interface.ts';
 /** How long a statement waits for a replica to fetch rows; then it is sent to another one. */
 const FETCH_SECONDS = 0.5;
 
-/** Tables that a statement reads; those of `system`, and table functions, are none. */
-const READ_TABLE = /\b(?:FROM|JOIN)\s+([A-Za-z_]\w*)\b(?![.(])/g;
+/**
+ * A table that a statement reads: a plain name after FROM or JOIN, as all statements of the service have it. Tables of `system`
+ * and table functions are none.
+ */
+const READ_TABLE = /\b(?:FROM|(?<!ARRAY )JOIN)\s+([A-Za-z_]\w*)\b(?![.(])/g;
 
 /** BAD_ARGUMENTS */
 const NOT_REPLICATED_CODE = '36';
@@ -18,7 +21,7 @@ const TIMEOUT_CODE = '159';
  * lacks. A sequential quorum does not give that in ClickHouse 25.8: it compares only the newest part of each partition, which a
  * replica may have without earlier ones, and does so after it has chosen the parts to read.
  */
-export function withWholeReads(http: HttpInterface, database: string): HttpInterface {
+export function withWholeReads(http: HttpInterface): HttpInterface {
   return {
     ...http,
     async send(statement) {
@@ -27,7 +30,7 @@ export function withWholeReads(http: HttpInterface, database: string): HttpInter
       if (tables.size === 0) return await http.send(statement);
       return await http.onOneConnection(async (send) => {
         for (const table of tables) {
-          const sync = `SYSTEM SYNC REPLICA \`${database}\`.${table} IF EXISTS LIGHTWEIGHT`;
+          const sync = `SYSTEM SYNC REPLICA ${table} IF EXISTS LIGHTWEIGHT`;
           try {
             const { body } = await send({ sql: sync, settings: { receive_timeout: FETCH_SECONDS }, signal });
             for await (const chunk of body) void chunk;

@@ -125,6 +125,8 @@ test('a cluster is refused beside the embedded ClickHouse, and accepted with the
     /CLICKHOUSE_INSERT_QUORUM: needs CLICKHOUSE_CLUSTER/,
   );
   expect(() => loadConfig(cluster)).toThrow(/CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL/);
+  const withoutDatabase = { ...cluster, CLICKHOUSE_URL: 'http://host:8123/' };
+  expect(() => loadConfig(withoutDatabase)).toThrow(/CLICKHOUSE_URL: must name the database/);
   for (const name of ['CLICKHOUSE_URL', 'API_CLICKHOUSE_URL']) {
     const config = loadConfig({ ...cluster, [name]: 'http://host:8123/tds' });
     expect([config.clickhouseCluster, config.clickhouseInsertQuorum]).toEqual(['main', 2]);
