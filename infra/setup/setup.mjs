@@ -1,12 +1,12 @@
 /**
- * Installs what a fresh clone needs to run: `node infra/setup/setup.mjs [--quiet] [--no-stores] [--tests]`.
+ * Installs what a fresh clone needs to run: `node infra/setup/setup.mjs [--quiet] [--no-stores] [--tests] [--long]`.
  *
  * Plain JavaScript for Node 20 and newer without dependencies, because it installs them. Each step runs only if something
  * is missing; otherwise the check takes some tens of milliseconds. Downloads go to temporary folders that are renamed when
  * complete, so a killed run leaves nothing incomplete. Concurrent runs wait for each other.
  *
  *   packages    npm ci                                       always
- *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set, or --no-stores given
+ *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set, or --no-stores given; with --long
  *   Kafka       its jars, downloaded by Maven to .cache/     unless KAFKA_BROKERS is set, or --no-stores given
  *   classes     an archive of Kafka's, for a faster start    unless KAFKA_BROKERS is set, or --no-stores given
  *   Redis       redis-server                                 unless REDIS_URL is set, or --no-stores given
@@ -14,8 +14,8 @@
  *   pgbouncer   for a test                                   with --tests
  *   Chromium    for the tests of the console, with a font    with --tests
  *   runtimes    Node 20, Deno and Bun, which run the client  with --tests
- *   ClickHouse  the server, for tests of a cluster           with --tests
- *   ZooKeeper   its jars, for tests of a cluster             with --tests
+ *   ClickHouse  a server of version 25.8                     with --long, or TEST_BACKEND=clickhouse-25.8
+ *   ZooKeeper   its jars, for tests of a ClickHouse cluster  with --long
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -37,7 +37,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const cache = join(root, '.cache');
 const kafkaHome = join(cache, 'kafka-4.3.0');
 const zookeeperHome = join(cache, 'zookeeper-3.9.5');
-/** Of ClickHouse 25.8.2: the wheels of the last versions that contain the server, which newer ones do not. */
+/** Contains the server of ClickHouse 25.8.2; newer wheels have none. */
 const chdbWheel = 'chdb==3.7.2';
 const clickhouseHome = join(cache, 'clickhouse-25.8.2');
 /** Names the Java that made the archive of Kafka's classes, and the folder of the classes. */
@@ -57,15 +57,17 @@ const embedsStores = !process.argv.includes('--no-stores') && !containers;
 const wantsKafka = embedsStores && !set('KAFKA_BROKERS');
 const wantsRedis = embedsStores && !set('REDIS_URL');
 const wantsTests = process.argv.includes('--tests');
+const wantsLong = process.argv.includes('--long');
+const wantsClickHouse = wantsLong || env['TEST_BACKEND'] === 'clickhouse-25.8';
 
 /** What is missing, in the order of installation. */
 function missing() {
   const jars = wantsKafka && !existsSync(join(kafkaHome, 'lib'));
-  const zookeeper = wantsTests && !existsSync(zookeeperHome);
-  const clickhouse = wantsTests && !existsSync(clickhouseHome);
+  const zookeeper = wantsLong && !existsSync(zookeeperHome);
+  const clickhouse = wantsClickHouse && !existsSync(clickhouseHome);
   return {
     packages: !packagesCurrent(),
-    java: (wantsKafka || wantsTests) && (javaVersion() ?? 0) < 17,
+    java: (wantsKafka || wantsLong) && (javaVersion() ?? 0) < 17,
     maven: (jars || zookeeper) && find('mvn') === null,
     pip: clickhouse && spawnSync('python3', ['-m', 'pip', '--version']).status !== 0,
     jars,
@@ -187,14 +189,20 @@ async function fetchZooKeeper() {
   });
 }
 
+/** pip unpacks into the folder for temporary files, which it would leave full when it is killed. */
 async function fetchClickHouse() {
   const temporary = temporaryFor(clickhouseHome);
-  const args = ['-m', 'pip', 'install', '--quiet', '--no-deps', '--only-binary', ':all:'];
-  await run('ClickHouse 25.8 (179 MB, by pip)', 'python3', [...args, '--target', temporary, chdbWheel], {
-    advice: 'check that pip can reach its index',
-    attempts: 2,
-  });
-  renameSync(temporary, clickhouseHome);
+  mkdirSync(temporary);
+  const target = join(temporary, 'target');
+  const args = ['-m', 'pip', 'install', '--quiet', '--upgrade', '--no-deps', '--only-binary', ':all:'];
+  await run(
+    'ClickHouse 25.8 (179 MB, by pip)',
+    'env',
+    [`TMPDIR=${temporary}`, 'python3', ...args, '--target', target, chdbWheel],
+    { advice: 'check that pip can reach its index', attempts: 2 },
+  );
+  renameSync(target, clickhouseHome);
+  rmSync(temporary, { recursive: true });
 }
 
 // --- the console
@@ -316,10 +324,10 @@ function javaVersion() {
 const instructions = {
   java: 'Java 17 or newer is missing: install it (Debian: apt-get install openjdk-17-jre-headless), or set KAFKA_BROKERS to your own Kafka.',
   maven:
-    "Maven is missing, which downloads Kafka's jars: install it (Debian: apt-get install maven), or set KAFKA_BROKERS to your own Kafka.",
+    'Maven is missing, which downloads the jars of Kafka, and of ZooKeeper for long tests: install it (Debian: apt-get install maven), or set KAFKA_BROKERS to your own Kafka.',
   redis:
     'redis-server is missing: install it (Debian: apt-get install redis-server), or set REDIS_URL to your own Redis.',
-  pip: 'Python 3 with pip, which install what a test needs, are missing: install them (Debian: apt-get install python3-pip).',
+  pip: '`python3 -m pip` fails, which installs a ClickHouse server for tests: install it (Debian: apt-get install python3-pip).',
   pgbouncer: 'pgbouncer, which a test needs, is missing: install it (Debian: apt-get install pgbouncer).',
   chromium:
     'Chromium, which a test needs, is missing: install it (Debian: apt-get install chromium fonts-dejavu-core).',

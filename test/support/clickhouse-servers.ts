@@ -21,8 +21,6 @@ const log = createLogger('clickhouse-cluster', 'warn');
 
 /** A server that can be killed, and started again on its data. */
 export interface Restartable {
-  /** Process id of the running server. */
-  pid(): number;
   /** SIGKILL. */
   kill(): Promise<void>;
   start(): Promise<void>;
@@ -58,7 +56,11 @@ const PASSWORD = 'writer';
 const API_PASSWORD = 'reader';
 
 /** ClickHouse servers on loopback with the configuration of `deploy/clickhouse/`; ZooKeeper takes the place of its Keepers. */
-export async function startClickHouseCluster({ replicas: count = 2 } = {}): Promise<ClickHouseCluster> {
+export async function startClickHouseCluster({
+  replicas: count,
+}: {
+  replicas: number;
+}): Promise<ClickHouseCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'tds-clickhouse-cluster-'));
   const started: (Restartable & { stop(): Promise<void> })[] = [];
   const stop = async (): Promise<void> => {
@@ -268,7 +270,6 @@ async function restartable(
 ): Promise<Restartable & { stop(): Promise<void> }> {
   let service = await launch();
   return {
-    pid: () => service.pid,
     stop: () => service.stop(),
     async kill() {
       process.kill(service.pid, 'SIGKILL');
@@ -299,7 +300,7 @@ async function startBalancer(): Promise<{
         client.pipe(upstream).pipe(client);
       });
       upstream.on('error', () => {
-        if (isOpen || attempt + 1 === ports.length) client.destroy();
+        if (isOpen || attempt + 1 >= ports.length) client.destroy();
         else pass(attempt + 1);
       });
       client.once('close', () => upstream.destroy());
