@@ -63,7 +63,7 @@ export async function startPostgres(options: {
     listen_addresses: '127.0.0.1',
     port,
     unix_socket_directories: '',
-    max_connections: 200,
+    max_connections: 300,
     shared_buffers: '64MB',
     max_wal_size: '512MB',
     jit: 'off',

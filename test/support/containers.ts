@@ -127,7 +127,7 @@ async function startPostgres(keep: Keep): Promise<Pick<EmbeddedUrls, 'DATABASE_U
     new GenericContainer(images.postgres)
       .withExposedPorts(5432)
       .withEnvironment({ POSTGRES_PASSWORD: 'postgres', POSTGRES_DB: 'tds' })
-      .withCommand(['postgres', '-c', 'max_connections=200'])
+      .withCommand(['postgres', '-c', 'max_connections=300'])
       // The image starts the server twice: to initialize the cluster, then to serve it.
       .withWaitStrategy(Wait.forLogMessage(/database system is ready to accept connections/, 2))
       .start(),
