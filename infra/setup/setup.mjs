@@ -37,7 +37,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const cache = join(root, '.cache');
 const kafkaHome = join(cache, 'kafka-4.3.0');
 const zookeeperHome = join(cache, 'zookeeper-3.9.5');
-/** Contains the server of ClickHouse 25.8.2; newer wheels have none. */
+/** Contains the server of ClickHouse 25.8.2; the wheel of 26.9 has none. */
 const chdbWheel = 'chdb==3.7.2';
 const clickhouseHome = join(cache, 'clickhouse-25.8.2');
 /** Names the Java that made the archive of Kafka's classes, and the folder of the classes. */
