@@ -603,11 +603,7 @@ export function loadConfig(
   if (isSet('CLICKHOUSE_CLUSTER') && !isSet('CLICKHOUSE_URL') && !isSet('API_CLICKHOUSE_URL')) {
     problems.push('CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL, since the embedded ClickHouse is one server');
   }
-  if (
-    isSet('CLICKHOUSE_CLUSTER') &&
-    isSet('CLICKHOUSE_URL') &&
-    !/^[^:]+:\/\/[^/]+\/./.test(env['CLICKHOUSE_URL'] ?? '')
-  ) {
+  if (isSet('CLICKHOUSE_CLUSTER') && URL.parse(env['CLICKHOUSE_URL'] ?? '')?.pathname === '/') {
     problems.push('CLICKHOUSE_URL: must name the database, since CLICKHOUSE_CLUSTER is set');
   }
   if (isSet('CLICKHOUSE_INSERT_QUORUM') && !isSet('CLICKHOUSE_CLUSTER')) {
