@@ -7,8 +7,8 @@ import { z } from 'zod';
 import { attempt, unavailable } from './attempt.ts';
 import { tableStatement } from './ddl.ts';
 import type { Cluster } from './ddl.ts';
-import { databaseOf, openHttpInterface } from './http-interface.ts';
-import type { Params, Statement } from './http-interface.ts';
+import { databaseOf, openHttpInterface, run } from './http-interface.ts';
+import type { Params } from './http-interface.ts';
 import { readerSettings } from './reader-profile.ts';
 import type { Settings } from './reader-profile.ts';
 import { createReads } from './reads.ts';
@@ -101,17 +101,11 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
   const http = isReader || cluster === null ? plain : withWholeReads(plain);
   const client = openClient(url, { application, connections, timeoutMs, settings });
 
-  /** Runs a statement that returns no rows. */
-  const run = async (statement: Statement): Promise<void> => {
-    const { body } = await http.send(statement);
-    // Reading an answer to its end frees the connection.
-    for await (const chunk of body) void chunk;
-  };
   const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
     const names = columns.map(({ name }) => `\`${name}\``).join(', ');
     await attempt(timeoutMs, null, async (signal) => {
       const sql = `INSERT INTO ${table} (${names}) FORMAT RowBinary`;
-      await run({ sql, data: bytes, signal });
+      await run(http, { sql, data: bytes, signal });
     });
   };
 
@@ -119,7 +113,7 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
     await attempt(
       timeoutMs,
       caller ?? null,
-      async (signal) => await run({ sql, params, settings: own, signal }),
+      async (signal) => await run(http, { sql, params, settings: own, signal }),
     );
   };
   /** Runs a statement with ON CLUSTER. */

@@ -34,7 +34,7 @@ export interface HttpInterface {
    *
    * @throws ClickHouseError when the server refuses it, a bare Error when the answer is not ClickHouse's
    */
-  send(statement: Statement): Promise<Answer>;
+  readonly send: (statement: Statement) => Promise<Answer>;
   /**
    * Sends statements on one new connection; behind a balancer of connections, so to one replica. The connection is closed
    * after the last answer.
@@ -43,6 +43,13 @@ export interface HttpInterface {
    */
   onOneConnection<T>(work: (send: HttpInterface['send']) => Promise<T>): Promise<T>;
   close(): Promise<void>;
+}
+
+/** Sends a statement that returns no rows. */
+export async function run({ send }: Pick<HttpInterface, 'send'>, statement: Statement): Promise<void> {
+  const { body } = await send(statement);
+  // Reading an answer to its end frees the connection.
+  for await (const chunk of body) void chunk;
 }
 
 /** Parameters beyond this length go into the body: proxies refuse long URLs. */

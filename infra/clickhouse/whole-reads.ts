@@ -1,5 +1,6 @@
 import { ClickHouseError } from '@clickhouse/client';
 
+import { run } from './http-interface.ts';
 import type { HttpInterface } from './http-interface.ts';
 
 /** How long a statement waits for a replica to fetch rows; then it is sent to another one. */
@@ -29,21 +30,23 @@ export function withWholeReads(http: HttpInterface): HttpInterface {
       const tables = new Set(Array.from(sql.matchAll(READ_TABLE), ([, table = '']) => table));
       if (tables.size === 0) return await http.send(statement);
       return await http.onOneConnection(async (send) => {
-        for (const table of tables) {
-          const sync = `SYSTEM SYNC REPLICA ${table} IF EXISTS LIGHTWEIGHT`;
-          try {
-            const { body } = await send({ sql: sync, settings: { receive_timeout: FETCH_SECONDS }, signal });
-            for await (const chunk of body) void chunk;
-          } catch (error) {
-            const code = error instanceof ClickHouseError ? error.code : null;
-            if (code === TIMEOUT_CODE) throw lags(table);
-            if (code !== NOT_REPLICATED_CODE) throw error;
-          }
-        }
+        for (const table of tables) await fetchRows(send, table, signal);
         return await send(statement);
       });
     },
   };
+}
+
+/** Resolves when the replica has all rows of a table. */
+async function fetchRows(send: HttpInterface['send'], table: string, signal: AbortSignal): Promise<void> {
+  const sql = `SYSTEM SYNC REPLICA ${table} IF EXISTS LIGHTWEIGHT`;
+  try {
+    await run({ send }, { sql, settings: { receive_timeout: FETCH_SECONDS }, signal });
+  } catch (error) {
+    const code = error instanceof ClickHouseError ? error.code : null;
+    if (code === TIMEOUT_CODE) throw lags(table);
+    if (code !== NOT_REPLICATED_CODE) throw error;
+  }
 }
 
 /** What ClickHouse answers where it finds that itself. */
