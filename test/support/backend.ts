@@ -1,11 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-
 import { startEmbedded } from '../../infra/embedded/index.ts';
 import type { EmbeddedUrls } from '../../infra/embedded/index.ts';
 import { createLogger } from '../../infra/log.ts';
 import { startClickHouseServer } from './clickhouse-servers.ts';
+import { onFolder } from './files.ts';
 
 /** The servers that integration tests run against. Tests see only URLs. */
 export interface Backend {
@@ -38,22 +35,8 @@ const isKind = (text: string): text is Backend['kind'] => Object.hasOwn(backends
 
 /** `env`: servers that are not to be embedded. Settings of the shell must not direct tests to a real store. */
 async function startEmbeddedBackend(env: Readonly<Record<string, string>>): Promise<Omit<Backend, 'kind'>> {
-  const dataDir = mkdtempSync(join(tmpdir(), 'tds-test-'));
   const log = createLogger('test-backend', 'warn');
-  const remove = (): void => rmSync(dataDir, { recursive: true, force: true });
-  try {
-    const embedded = await startEmbedded({ dataDir, log, env });
-    return {
-      urls: embedded.urls,
-      async stop() {
-        await embedded.stop();
-        remove();
-      },
-    };
-  } catch (error) {
-    remove();
-    throw error;
-  }
+  return await onFolder('tds-test-', async (dataDir) => await startEmbedded({ dataDir, log, env }));
 }
 
 async function startWithClickHouseServer(): Promise<Omit<Backend, 'kind'>> {

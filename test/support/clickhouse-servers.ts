@@ -1,7 +1,6 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -10,6 +9,7 @@ import { freePort } from '../../infra/embedded/ports.ts';
 import { startService } from '../../infra/embedded/service.ts';
 import type { EmbeddedService } from '../../infra/embedded/service.ts';
 import { createLogger } from '../../infra/log.ts';
+import { onFolder } from './files.ts';
 
 const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 const SERVER = path('python/clickhouse_server.py');
@@ -29,9 +29,8 @@ export interface Restartable {
 export interface ClickHouseReplica extends Restartable {
   /** Its macro `replica`. */
   readonly name: string;
-  /** As the user who writes, and as the user of the API. */
+  /** As the user who writes. */
   readonly url: string;
-  readonly apiUrl: string;
   /** Its answer to a statement of the user who writes. */
   query(sql: string): Promise<string>;
   /** Deletes its data while it does not run. */
@@ -45,7 +44,6 @@ export interface ClickHouseCluster {
   readonly keeper: Restartable;
   /** Of a balancer, which gives each new connection to the next replica that accepts it. */
   readonly url: string;
-  readonly apiUrl: string;
   /** Makes the balancer choose among these replicas only. */
   balance(among: readonly ClickHouseReplica[]): void;
   stop(): Promise<void>;
@@ -61,11 +59,14 @@ export async function startClickHouseCluster({
 }: {
   replicas: number;
 }): Promise<ClickHouseCluster> {
-  const folder = mkdtempSync(join(tmpdir(), 'tds-clickhouse-cluster-'));
+  return await onFolder('tds-clickhouse-cluster-', async (folder) => await startCluster(folder, count));
+}
+
+/** Starts it; after a failure nothing is left running. */
+async function startCluster(folder: string, count: number): Promise<ClickHouseCluster> {
   const started: (Restartable & { stop(): Promise<void> })[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(started.map((one) => one.stop()));
-    rmSync(folder, { recursive: true, force: true });
   };
   try {
     const keeperPort = await freePort();
@@ -89,7 +90,7 @@ export async function startClickHouseCluster({
       name: 'main',
       replicas,
       keeper,
-      ...urlsOf(balancer.port),
+      url: urlsOf(balancer.port).url,
       balance,
       async stop() {
         await balancer.close();
@@ -108,25 +109,15 @@ export async function startClickHouseServer(): Promise<{
   apiUrl: string;
   stop(): Promise<void>;
 }> {
-  const folder = mkdtempSync(join(tmpdir(), 'tds-clickhouse-server-'));
-  const remove = (): void => rmSync(folder, { recursive: true, force: true });
-  try {
-    const server = await startServer(join(folder, 'clickhouse'), await portsOfServer(), {
-      config: '<clickhouse/>',
-      users: USERS_CONFIG.replace('tds.*', 'tds*.*'),
-      grants: ['GRANT ALL ON *.*'],
-    });
-    return {
-      ...server,
-      async stop() {
-        await server.stop();
-        remove();
-      },
-    };
-  } catch (error) {
-    remove();
-    throw error;
-  }
+  return await onFolder(
+    'tds-clickhouse-server-',
+    async (folder) =>
+      await startServer(join(folder, 'clickhouse'), await portsOfServer(), {
+        config: '<clickhouse/>',
+        users: USERS_CONFIG.replace('tds.*', 'tds*.*'),
+        grants: ['GRANT ALL ON *.*'],
+      }),
+  );
 }
 
 interface Ports {
@@ -191,7 +182,7 @@ async function startServer(
   home: string,
   ports: Ports,
   { config, users = USERS_CONFIG, grants }: { config: string; users?: string; grants: readonly string[] },
-): Promise<ClickHouseReplica & { stop(): Promise<void> }> {
+): Promise<ClickHouseReplica & { readonly apiUrl: string; stop(): Promise<void> }> {
   const name = basename(home);
   const write = (file: string, text: string): void => writeFileSync(join(home, file), text);
   for (const part of ['config.d', 'users.d']) mkdirSync(join(home, part), { recursive: true });
