@@ -163,6 +163,8 @@ test('rebuilds beside the writers, compares, and swaps', async () => {
 });
 
 test('verifies, and repairs every replica', async () => {
+  const whole = await tds(world.env, 'verify');
+  expect(whole, whole.stdout + whole.stderr).toMatchObject({ code: 0 });
   const writer = clientOf(cluster.url);
   const transfers = (await servedBuilds(world.pool)).table('transfers');
   await writer.command(
