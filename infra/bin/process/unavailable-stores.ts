@@ -33,7 +33,12 @@ export async function unavailableStores(config: Config, log: Logger): Promise<st
 }
 
 async function postgresAnswers(url: string): Promise<boolean> {
-  const pool = createPool(url, { applicationName: 'tds-wait', max: 1, connectTimeoutMs: PROBE_TIMEOUT_MS });
+  const pool = createPool(url, {
+    applicationName: 'tds-wait',
+    max: 1,
+    connectTimeoutMs: PROBE_TIMEOUT_MS,
+    queryTimeoutMs: PROBE_TIMEOUT_MS,
+  });
   try {
     await pool.query('SELECT 1');
     return true;
