@@ -17,6 +17,18 @@ const BATCHES_MS = 30_000;
 /** Longest wait for the lock of a table: whoever uses the table waits meanwhile. */
 const TABLE_LOCK_MS = 3000;
 const CHECK_TIMEOUT_MS = 5000;
+/**
+ * Lets the server notice, while a statement runs or waits for a lock, that its client has given it up or was killed; else each
+ * new attempt would add a session. A value of the operator is kept. Left out on Windows, which has no such check, and for a
+ * user who does not own the database.
+ */
+const CHECK_CLIENTS = `
+  DO $$ BEGIN
+    IF current_setting('client_connection_check_interval', true) = '0' THEN
+      EXECUTE format('ALTER DATABASE %I SET client_connection_check_interval = 5000', current_database());
+    END IF;
+  EXCEPTION WHEN invalid_parameter_value OR insufficient_privilege THEN NULL;
+  END $$`;
 
 /**
  * Applies pending migrations in order, in one transaction. They create working state (leases, cursors, recorded blocks,
@@ -37,6 +49,7 @@ export async function migrate(
     await tx.query(
       'CREATE TABLE IF NOT EXISTS tds.migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
     );
+    await tx.query(CHECK_CLIENTS);
     const applied = await appliedMigrations(tx);
     const unknown = [...applied].filter((name) => !files.includes(name));
     if (unknown.length > 0) {

@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 
 import { moveCheckpoints } from '../../../infra/kafka/checkpoints.ts';
-import { createPool, isPostgresUnavailable } from '../../../infra/postgres/client.ts';
+import { countOf, createPool, isPostgresUnavailable } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { checkMigrated, migrate } from '../../../infra/postgres/migrate.ts';
 import { pollUntil, retry } from '../../../infra/retry.ts';
@@ -151,6 +151,41 @@ it('says after a moment that another process migrates the database', async () =>
   await other.query('COMMIT');
   other.release();
   expect(await migrate(pool)).toEqual(files);
+});
+
+it('lets the server end a session whose client has given up a statement that waits for a lock', async () => {
+  await migrate(pool);
+  const holder = await pool.connect();
+  const impatient = createPool(own.env.DATABASE_URL, { applicationName: 'impatient', queryTimeoutMs: 200 });
+  const lock = 'SELECT pg_advisory_lock(1)';
+  try {
+    await holder.query(lock);
+    await expect(impatient.query(lock)).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+    const sessions = async (): Promise<number> =>
+      await countOf(pool, "SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = 'impatient'");
+    expect(await sessions()).toBe(1);
+    await expect.poll(sessions).toBe(0);
+  } finally {
+    holder.release(true);
+    await impatient.end();
+  }
+});
+
+it('is done by a user who may create in the database without owning it', async () => {
+  const url = new URL(own.env.DATABASE_URL);
+  const database = url.pathname.slice(1);
+  const user = `guest_of_${database}`;
+  Object.assign(url, { username: user, password: 'secret' });
+  await pool.query(`CREATE ROLE ${user} LOGIN PASSWORD 'secret'`);
+  await pool.query(`GRANT CREATE ON DATABASE ${database} TO ${user}`);
+  const guest = createPool(url.href, { applicationName: 'test' });
+  try {
+    expect(await migrate(guest)).toEqual(files);
+  } finally {
+    await guest.end();
+    await pool.query(`DROP OWNED BY ${user} CASCADE`);
+    await pool.query(`DROP ROLE ${user}`);
+  }
 });
 
 it('is required by a role, which accepts those of a newer program', async () => {
