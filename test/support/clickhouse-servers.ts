@@ -46,6 +46,8 @@ export interface ClickHouseCluster {
   readonly url: string;
   /** Makes the balancer choose among these replicas only. */
   balance(among: readonly ClickHouseReplica[]): void;
+  /** Writes these replicas, only, to `remote_servers` of every server, which reads it again within seconds. */
+  list(among: readonly ClickHouseReplica[]): void;
   stop(): Promise<void>;
 }
 
@@ -73,9 +75,12 @@ async function startCluster(folder: string, count: number): Promise<ClickHouseCl
     const keeper = await restartable(() => startZooKeeper(join(folder, 'keeper'), keeperPort));
     started.push(keeper);
     const ports = await Promise.all(Array.from({ length: count }, portsOfServer));
-    const config = clusterConfig(keeperPort, ports);
+    const config = clusterConfig(
+      keeperPort,
+      ports.map(({ tcp }) => tcp),
+    );
     const starting = ports.map((own, index) =>
-      startServer(join(folder, `clickhouse-${index + 1}`), own, { config, grants: DOCUMENTED_GRANTS }),
+      startServer(join(folder, nameOf(index)), own, { config, grants: DOCUMENTED_GRANTS }),
     );
     const settled = await Promise.allSettled(starting);
     const replicas = settled.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
@@ -86,12 +91,20 @@ async function startCluster(folder: string, count: number): Promise<ClickHouseCl
     const balance: ClickHouseCluster['balance'] = (among) =>
       balancer.balance(among.map(({ url }) => Number(new URL(url).port)));
     balance(replicas);
+    const list: ClickHouseCluster['list'] = (among) => {
+      const listed = ports.flatMap(({ tcp }, index) =>
+        among.some(({ name }) => name === nameOf(index)) ? [tcp] : [],
+      );
+      const written = clusterConfig(keeperPort, listed);
+      for (const { name } of replicas) writeFileSync(join(folder, name, CONFIG_FILE), written);
+    };
     return {
       name: 'main',
       replicas,
       keeper,
       url: urlsOf(balancer.port).url,
       balance,
+      list,
       async stop() {
         await balancer.close();
         await stop();
@@ -137,12 +150,14 @@ const urlsOf = (port: number): { url: string; apiUrl: string } => ({
   apiUrl: `http://api:${API_PASSWORD}@127.0.0.1:${port}/tds`,
 });
 
+const nameOf = (index: number): string => `clickhouse-${index + 1}`;
+const CONFIG_FILE = 'config.d/token-data-service.xml';
+
 /** `deploy/clickhouse/cluster.xml` with the addresses of the test. */
-function clusterConfig(keeperPort: number, ports: readonly Ports[]): string {
+function clusterConfig(keeperPort: number, tcpPorts: readonly number[]): string {
   const node = (host: string, port: number): string => `<host>${host}</host><port>${port}</port>`;
   const list = (tag: string, all: readonly number[]): string =>
     all.map((port) => `<${tag}>${node('127.0.0.1', port)}</${tag}>`).join('');
-  const tcpPorts = ports.map(({ tcp }) => tcp);
   return CLUSTER_CONFIG.replace(/(<zookeeper>)[^]*(<\/zookeeper>)/, `$1${list('node', [keeperPort])}$2`)
     .replace(/(<\/internal_replication>)[^]*(<\/shard>)/, `$1${list('replica', tcpPorts)}$2`)
     .replace(
@@ -188,7 +203,7 @@ async function startServer(
   for (const part of ['config.d', 'users.d']) mkdirSync(join(home, part), { recursive: true });
   write('config.xml', serverConfig(home, ports));
   write('users.xml', usersConfig(grants));
-  write('config.d/token-data-service.xml', config);
+  write(CONFIG_FILE, config);
   write('users.d/token-data-service.xml', users);
   const urls = urlsOf(ports.http);
   const query = async (sql: string, database = 'tds'): Promise<string> => {

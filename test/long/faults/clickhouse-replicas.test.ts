@@ -115,18 +115,29 @@ test('goes on while a replica is dead', async () => {
   await replica(0).start();
 });
 
-test('takes back a replica that has lost its disk, by the steps of docs/operations.md', async () => {
-  const [empty, other] = [replica(1), replica(2)];
-  cluster.balance(cluster.replicas.filter((one) => one !== empty));
-  await empty.kill();
-  empty.empty();
-  const drop = `SYSTEM DROP REPLICA '${empty.name}' FROM DATABASE tds`;
+test('removes a replica, and adds an empty one, by the steps of docs/operations.md', async () => {
+  const [one, other] = [replica(1), replica(2)];
+  const remaining = cluster.replicas.filter(({ name }) => name !== one.name);
+  const balanced = clientOf(cluster.url);
+  cluster.balance(remaining);
+  cluster.list(remaining);
+  await one.kill();
+  one.empty();
+  const drop = `SYSTEM DROP REPLICA '${one.name}' FROM DATABASE tds`;
   await eventually(async () => await other.query(drop), 60_000, 500);
-  await empty.start();
+  await balanced.ddl('CREATE TABLE meanwhile (n UInt8) ENGINE = MergeTree ORDER BY n');
+  world.node.control({ command: 'advance', blocks: 2 });
+  await world.settled();
+
+  cluster.list(cluster.replicas);
+  await one.start();
   const statements = `SELECT create_table_query FROM system.tables WHERE database = 'tds' FORMAT TSVRaw`;
-  for (const one of (await other.query(statements)).trim().split('\n')) await empty.query(one);
-  await sync(empty);
+  for (const sql of (await other.query(statements)).trim().split('\n')) await one.query(sql);
+  await sync(one);
   cluster.balance(cluster.replicas);
+  await balanced.ddl('DROP TABLE meanwhile SYNC');
+  await balanced.close();
+  expect(await one.query('EXISTS meanwhile')).toBe('0\n');
   world.node.control({ command: 'advance', blocks: 2 });
   await world.settled();
   expect(await differencesOfReplicas()).toEqual([]);
