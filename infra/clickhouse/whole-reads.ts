@@ -12,6 +12,9 @@ const FETCH_SECONDS = 0.5;
  */
 const READ_TABLE = /\b(?:FROM|(?<!ARRAY )JOIN)\s+([A-Za-z_]\w*)\b(?![.(])/g;
 
+/** What differs between replicas is read on a new connection, so of another replica each time. */
+const OF_ONE_REPLICA = /\bsystem\.replicas\b/;
+
 /** BAD_ARGUMENTS */
 const NOT_REPLICATED_CODE = '36';
 /** TIMEOUT_EXCEEDED */
@@ -28,7 +31,7 @@ export function withWholeReads(http: HttpInterface): HttpInterface {
     async send(statement) {
       const { sql, signal } = statement;
       const tables = new Set(Array.from(sql.matchAll(READ_TABLE), ([, table = '']) => table));
-      if (tables.size === 0) return await http.send(statement);
+      if (tables.size === 0 && !OF_ONE_REPLICA.test(sql)) return await http.send(statement);
       return await http.onOneConnection(async (send) => {
         for (const table of tables) await fetchRows(send, table, signal);
         return await send(statement);

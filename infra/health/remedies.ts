@@ -43,6 +43,20 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
     meaning: 'a sampled block is inconsistent',
     action: 'run the `tds verify … --repair` command in the detail',
   },
+  'clickhouse.replica-missing:': {
+    meaning: 'another replica of ClickHouse does not see this one in Keeper: it is down, or has lost Keeper',
+    action:
+      'check the server; see "A ClickHouse cluster" in operations.md for one that lost its disk or is removed',
+  },
+  'clickhouse.replica-behind:': {
+    meaning: 'a replica of ClickHouse is read-only, or lacks rows that are older than `STALL_SECONDS`',
+    action: 'read the log of the server; check its Keeper, its disk and the network between the replicas',
+  },
+  'clickhouse.replicas-hidden': {
+    meaning:
+      'the user of `CLICKHOUSE_URL` may not read the state of the replicas: no alarm tells of one that fails',
+    action: 'run `GRANT SELECT ON system.replicas` for that user',
+  },
   'webhooks.waiting:': {
     meaning: 'webhooks of a partition wait for a halted projection',
     action: 'resolve the halt: see "Halted partitions and quarantine" in operations.md',

@@ -180,7 +180,7 @@ const serverConfig = (home: string, { http, tcp, interserver }: Ports): string =
 </clickhouse>`;
 
 /** What docs/operations.md asks for. */
-const DOCUMENTED_GRANTS = ['GRANT ALL ON tds.*', 'GRANT CLUSTER ON *.*'];
+const DOCUMENTED_GRANTS = ['GRANT ALL ON tds.*', 'GRANT CLUSTER ON *.*', 'GRANT SELECT ON system.replicas'];
 
 const usersConfig = (grants: readonly string[]): string => `<clickhouse>
   <profiles><default/></profiles>

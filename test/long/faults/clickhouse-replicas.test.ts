@@ -3,6 +3,8 @@ import { z } from 'zod';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { checkReplica } from '../../../infra/health/replica-alarms.ts';
+import { raisedAlarms } from '../../../infra/health/service-health.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { startClickHouseCluster } from '../../support/clickhouse-servers.ts';
 import type { ClickHouseCluster, ClickHouseReplica } from '../../support/clickhouse-servers.ts';
@@ -53,6 +55,14 @@ const clientOf = (url: string, timeoutMs?: number): ClickHouse =>
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   });
 
+const replicaAlarms = async (): Promise<string[]> =>
+  (await raisedAlarms(world.pool)).map(({ name }) => name).filter((name) => name.startsWith('clickhouse.'));
+/** The alarms about replicas after one of them was asked. */
+const alarmsAfterAsking = async (clickhouse: ClickHouse): Promise<string[]> => {
+  await checkReplica({ pool: world.pool, clickhouse, behindSeconds: 1 });
+  return await replicaAlarms();
+};
+
 beforeAll(async () => {
   cluster = await startClickHouseCluster({ replicas: 3 });
   const { url, name } = cluster;
@@ -101,18 +111,33 @@ test('reads all acknowledged rows, also on a replica that has the newest ones wi
   await expect(lagging.rows(count)).rejects.toThrow('ClickHouse did not answer within 1500 ms');
   const reads = await Promise.all(Array.from({ length: 9 }, async () => await balanced.rows(count)));
   expect(reads.flat()).toEqual(Array.from({ length: 9 }, () => ({ n: 2 })));
+  expect(await alarmsAfterAsking(lagging)).toEqual(['clickhouse.replica-behind:clickhouse-3']);
   await replica(2).query('SYSTEM START FETCHES');
   expect(await lagging.rows(count)).toEqual([{ n: 2 }]);
+  await eventually(async () => expect(await alarmsAfterAsking(lagging)).toEqual([]));
   await balanced.ddl('DROP TABLE lagging SYNC');
   for (const client of [balanced, whole, lagging]) await client.close();
 });
 
-test('goes on while a replica is dead', async () => {
+test('raises an alarm, and no error, where the user may not read the state of the replicas', async () => {
+  const balanced = clientOf(cluster.url);
+  const withoutGrant = clientOf(cluster.url.replace('tds:writer', 'api:reader'));
+  expect(await alarmsAfterAsking(withoutGrant)).toEqual(['clickhouse.replicas-hidden']);
+  expect(await alarmsAfterAsking(balanced)).toEqual([]);
+  for (const client of [balanced, withoutGrant]) await client.close();
+});
+
+test('goes on while a replica is dead, with an alarm', async () => {
   await replica(0).kill();
   world.node.control({ command: 'reorg', depth: 4, length: 8 });
   await world.settled();
   expect(project.isRunning()).toBe(true);
+  const alarms = ['clickhouse.replica-missing:clickhouse-1'];
+  await eventually(async () => expect(await replicaAlarms()).toEqual(alarms), 60_000, 500);
   await replica(0).start();
+  const balanced = clientOf(cluster.url);
+  await eventually(async () => expect(await alarmsAfterAsking(balanced)).toEqual([]), 60_000, 500);
+  await balanced.close();
 });
 
 test('removes a replica, and adds an empty one, by the steps of docs/operations.md', async () => {
