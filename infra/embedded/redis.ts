@@ -44,7 +44,7 @@ export function startRedis(options: {
     watch: 'guard',
     pidFile: join(dataDir, 'redis.pids'),
     probe: (signal) => ping(port, signal),
-    readyMs: 15_000,
+    readyMs: 60_000,
     log,
   });
 }

@@ -42,7 +42,7 @@ export async function startSimulated(
     watch: 'stdin',
     pidFile: join(dataDir, `${program.name}.pids`),
     probe: (signal) => program.probe(url, signal),
-    readyMs: 15_000,
+    readyMs: 60_000,
     log,
   });
 }
