@@ -55,6 +55,11 @@ export function startReplicaAlarms(options: Options): Loop {
   });
 }
 
+/** Clears the alarms of a cluster that was left for a single server. */
+export async function forgetReplicas(pool: Pool): Promise<void> {
+  await pool.query("DELETE FROM tds.alarms WHERE starts_with(name, 'clickhouse.replica')");
+}
+
 /** Asks the replica that a new connection reaches. */
 export async function checkReplica({ pool, clickhouse, behindSeconds }: Omit<Options, 'log'>): Promise<void> {
   const alarms = createAlarms(pool);

@@ -185,16 +185,18 @@ test('a start that fails half way releases everything, and is retried in the sam
   }
 });
 
-test('an observer without a token list clears the alarm of one that could not be read', async () => {
+test.each([
+  ['observe', 'without a token list', 'tokens.list', { TOKEN_LIST_URL: '', PRICE_FEED_URL: '' }],
+  ['project', 'without a cluster', 'clickhouse.replica-missing:one', {}],
+] as const)('%s %s clears its alarm of before', async (name, _, alarm, settings) => {
   const pool = createPool(own.env.DATABASE_URL, { applicationName: 'test', max: 1 });
   const alarms = createAlarms(pool);
-  await alarms.raise('tokens.list', 'no answer');
+  await alarms.raise(alarm, 'no answer');
   await alarms.raise('tokens.other', 'of another part');
-  const env = { ...own.env, STARKNET_RPC_URL: `http://${nobody}`, TOKEN_LIST_URL: '', PRICE_FEED_URL: '' };
-  const role = await startRole('observe', env);
+  const role = await startRole(name, { ...own.env, STARKNET_RPC_URL: `http://${nobody}`, ...settings });
   try {
     await expect
-      .poll(async () => (await raisedAlarms(pool)).map(({ name }) => name))
+      .poll(async () => (await raisedAlarms(pool)).map((raised) => raised.name))
       .toEqual(['tokens.other']);
   } finally {
     await role.stop();
