@@ -13,7 +13,7 @@ import { isPostgresUnavailable, isPrivilegeMissing } from '../../postgres/client
 import { checkMigrated } from '../../postgres/migrate.ts';
 import { isStoreUnavailable } from '../../retry-while-unavailable.ts';
 import { startHeartbeat } from '../../health/heartbeat.ts';
-import { unavailableStores } from './unavailable-stores.ts';
+import { unavailableStores } from '../../health/unavailable-stores.ts';
 import { logFailure, runProcess } from './run-process.ts';
 import { roleAttempts } from './role-attempts.ts';
 import type { Role } from '../role.ts';

@@ -1,11 +1,11 @@
-import { createClickHouse } from '../../clickhouse/client.ts';
-import type { Config } from '../../config.ts';
-import { createKafka } from '../../kafka/client.ts';
-import { kafkaConnection } from '../../kafka/connection.ts';
-import { withTimeout } from '../../lifecycle.ts';
-import type { Logger } from '../../log.ts';
-import { createPool } from '../../postgres/client.ts';
-import { topics } from '../../../schemas/topics.ts';
+import { createClickHouse } from '../clickhouse/client.ts';
+import type { Config } from '../config.ts';
+import { createKafka } from '../kafka/client.ts';
+import { kafkaConnection } from '../kafka/connection.ts';
+import { withTimeout } from '../lifecycle.ts';
+import type { Logger } from '../log.ts';
+import { createPool } from '../postgres/client.ts';
+import { topics } from '../../schemas/topics.ts';
 
 /** Timeout of a probe. */
 const PROBE_TIMEOUT_MS = 3000;

@@ -4,9 +4,9 @@ import type { AddressInfo, Socket } from 'node:net';
 
 import { expect, test } from 'vitest';
 
-import { unavailableStores } from '../../../../../infra/bin/process/unavailable-stores.ts';
-import { loadConfig } from '../../../../../infra/config.ts';
-import { createLogger } from '../../../../../infra/log.ts';
+import { unavailableStores } from '../../../../infra/health/unavailable-stores.ts';
+import { loadConfig } from '../../../../infra/config.ts';
+import { createLogger } from '../../../../infra/log.ts';
 
 test('a probe closes its connection to a PostgreSQL that accepts it and does not answer', async () => {
   const open = new Set<Socket>();
