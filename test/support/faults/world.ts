@@ -20,7 +20,7 @@ export interface FaultWorld extends Inspector {
   settled(): Promise<void>;
 }
 
-const SETTLE_TIMEOUT_MS = 150_000;
+const SETTLE_TIMEOUT_MS = 300_000;
 
 /** `servers`: settings that replace those of the shared servers. */
 export async function faultWorld(
