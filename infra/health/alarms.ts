@@ -18,6 +18,11 @@ export const insertAlarms = (source: string): string =>
   `INSERT INTO tds.alarms (name, detail) ${source}
    ON CONFLICT (name) DO UPDATE SET detail = excluded.detail WHERE tds.alarms.detail <> excluded.detail`;
 
+/** Deletes the alarms whose names begin with `prefix`: nothing here raises or clears them any more. */
+export async function forgetAlarms(pool: Pool, prefix: string): Promise<void> {
+  await pool.query('DELETE FROM tds.alarms WHERE starts_with(name, $1)', [prefix]);
+}
+
 export function createAlarms(pool: Pool): Alarms {
   return {
     async raise(name, detail) {

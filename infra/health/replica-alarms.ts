@@ -45,9 +45,9 @@ const stateOfReplica: ChQuery<ReplicaState> = {
 /** Raises and clears the alarms about the replicas of the cluster, by asking one replica after the other. */
 export function startReplicaAlarms(options: Options): Loop {
   return startLoop({
-    async round() {
+    async round(signal) {
       // An unavailable store raises an alarm elsewhere.
-      await checkReplica(options).catch((error: unknown) =>
+      await checkReplica(options, signal).catch((error: unknown) =>
         options.log.debug({ err: error }, 'could not read the state of replicas'),
       );
       return EVERY_MS;
@@ -55,16 +55,14 @@ export function startReplicaAlarms(options: Options): Loop {
   });
 }
 
-/** Clears the alarms of a cluster that was left for a single server. */
-export async function forgetReplicas(pool: Pool): Promise<void> {
-  await pool.query("DELETE FROM tds.alarms WHERE starts_with(name, 'clickhouse.replica')");
-}
-
 /** Asks the replica that a new connection reaches. */
-export async function checkReplica({ pool, clickhouse, behindSeconds }: Omit<Options, 'log'>): Promise<void> {
+export async function checkReplica(
+  { pool, clickhouse, behindSeconds }: Omit<Options, 'log'>,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<void> {
   const alarms = createAlarms(pool);
   try {
-    const states = await clickhouse.rows(stateOfReplica, {}, { timeoutMs: TIMEOUT_MS });
+    const states = await clickhouse.rows(stateOfReplica, {}, { timeoutMs: TIMEOUT_MS, signal });
     await alarms.clear([HIDDEN]);
     for (const state of states) {
       const raised = alarmsOf(state, behindSeconds);

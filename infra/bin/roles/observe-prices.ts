@@ -10,6 +10,7 @@ import { isNft } from '../../../schemas/messages/common.ts';
 import { systemClock } from '../../clock.ts';
 import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
+import { forgetAlarms } from '../../health/alarms.ts';
 import type { Kafka } from '../../kafka/client.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
 import type { RoleContext } from '../role.ts';
@@ -43,11 +44,6 @@ export async function startPriceObservers(
   const observer = await runPriceObserver({ config, feed, commonTokens, pool, kafka, log, metrics, signal });
   observer.done.catch(fail);
   releasers.push('price observer', () => observer.stop());
-}
-
-/** Deletes the alarms of an observer that is not run any more. */
-async function forgetAlarms(pool: Pool, prefix: string): Promise<void> {
-  await pool.query('DELETE FROM tds.alarms WHERE starts_with(name, $1)', [prefix]);
 }
 
 /** The price feed at PRICE_FEED_URL. */

@@ -14,8 +14,8 @@ import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
-import { createAlarms } from '../../health/alarms.ts';
-import { forgetReplicas, startReplicaAlarms } from '../../health/replica-alarms.ts';
+import { createAlarms, forgetAlarms } from '../../health/alarms.ts';
+import { startReplicaAlarms } from '../../health/replica-alarms.ts';
 import type { StartRole } from '../role.ts';
 import { runServed } from '../../../projections/engine/run/run-served.ts';
 import { startOperations } from '../operator/operations.ts';
@@ -62,7 +62,7 @@ export const start: StartRole = async (context, only) => {
     releasers.push('sampling', () => sampling.stop());
     const conservation = startConservation({ pool, clickhouse, log });
     releasers.push('conservation', () => conservation.stop());
-    if (config.clickhouseCluster === null) await forgetReplicas(pool);
+    if (config.clickhouseCluster === null) await forgetAlarms(pool, 'clickhouse.replica');
     else {
       const replicas = startReplicaAlarms({ pool, clickhouse, log, behindSeconds: config.stallSeconds });
       releasers.push('alarms about replicas', () => replicas.stop());
