@@ -50,7 +50,7 @@ function project(
       sequence: { groupOrder },
       maxWorkers: WORKERS[name],
       testTimeout: options.testTimeout,
-      ...(options.usesServers ? { globalSetup: ['test/support/global-setup.ts'], hookTimeout: 240_000 } : {}),
+      ...(options.usesServers ? { globalSetup: ['test/support/global-setup.ts'], hookTimeout: 300_000 } : {}),
     },
   };
 }
@@ -63,15 +63,15 @@ export default defineConfig({
     maxConcurrency: 2,
     reporters: ['default', skipReasons, 'json'],
     // `expect.poll` gives up after a second by default, which a shared machine does not always keep.
-    expect: { poll: { timeout: 15_000 } },
+    expect: { poll: { timeout: 60_000 } },
     // `.ci/run` reads it; `--outputFile.json=…` puts it elsewhere.
     outputFile: { json: '.cache/test-report.json' },
     projects: [
       // Time-outs are generous because a shared machine may be ten times slower; no test asserts a duration near them.
       project('unit', 0, { testTimeout: 120_000, usesServers: false }),
-      project('integration', 1, { testTimeout: 120_000, usesServers: true }),
+      project('integration', 1, { testTimeout: 300_000, usesServers: true }),
       project('e2e', 2, { testTimeout: 300_000, usesServers: true }),
-      project('long', 3, { testTimeout: 600_000, usesServers: true }),
+      project('long', 3, { testTimeout: 900_000, usesServers: true }),
     ],
   },
 });

@@ -238,11 +238,11 @@ beforeAll(async () => {
   await eventually(async () => {
     const { totals } = await api('/api/indexer/progress/', progress);
     expect(totals.latest_block_overall).toBe(HEAD);
-  }, 120_000);
+  });
   account = await eventually(findAccount, 60_000, 1000);
   browsing = await browse(world.service.baseUrl, '.cache/console');
   closers.push(() => browsing.close());
-}, 240_000);
+});
 afterAll(async () => {
   for (const close of closers.toReversed()) await close();
 });
@@ -426,9 +426,7 @@ describe('the console in a browser', () => {
       keys.map(BigInt),
       data.map(BigInt),
     ]);
-    await expect
-      .poll(async () => await shownEvents('Events of the block'), { timeout: 10_000 })
-      .toEqual(wanted.slice(0, 25));
+    await expect.poll(async () => await shownEvents('Events of the block')).toEqual(wanted.slice(0, 25));
     const emitters = page.getByRole('region', { name: 'Events of the block' }).locator('td:nth-child(3) a');
     const hrefs = await Promise.all(
       events.slice(0, 25).map(async ({ from_address: emitter }) => {
@@ -457,7 +455,7 @@ describe('the console in a browser', () => {
       receipt.events.map(() => BigInt(receipt.transaction_hash)),
     );
     await expect
-      .poll(async () => await shownEvents('Events of the transaction'), { timeout: 10_000 })
+      .poll(async () => await shownEvents('Events of the transaction'))
       .toEqual(wanted.filter((_, index) => hashes[index] === BigInt(txhash)).slice(0, 25));
     const { event_check: outcome } = await api(
       `/api/blocks/${block}/`,
@@ -801,7 +799,7 @@ describe('the console in a browser', () => {
     const head = await headBlock();
     const shown = await figure('transfers').textContent();
     world.node.control({ command: 'reorg', depth: 2, length: 1, force: true });
-    await eventually(async () => expect((await newest()).results[0]?.block).toBe(head - 1), 30_000);
+    await eventually(async () => expect((await newest()).results[0]?.block).toBe(head - 1));
     if (isStreamLate) expect(await figure('transfers').textContent()).toBe(shown);
     reverted.resolve();
     await eventually(async () =>
@@ -1028,7 +1026,7 @@ describe('the console in a browser', () => {
     } finally {
       process.kill(project, 'SIGCONT');
     }
-    await expect.poll(async () => await stages.getByText('silent').count(), { timeout: 60_000 }).toBe(0);
+    await expect.poll(async () => await stages.getByText('silent').count()).toBe(0);
   });
 
   test('shows within 5 s that one of two API processes has stopped', async () => {
@@ -1043,7 +1041,7 @@ describe('the console in a browser', () => {
       const processes = page
         .getByRole('region', { name: 'Roles and their processes' })
         .getByRole('row', { name: /^api/ });
-      await expect.poll(async () => await processes.getByText('live').count(), { timeout: 20_000 }).toBe(2);
+      await expect.poll(async () => await processes.getByText('live').count()).toBe(2);
       second.signal('SIGTERM');
       await second.ended;
       await processes.getByText('stopped').waitFor({ timeout: 5000 });

@@ -36,7 +36,7 @@ beforeAll(async () => {
     INDEX_FROM: '0',
     PORT: String(await freePort()),
   });
-}, 180_000);
+});
 afterAll(async () => {
   await service?.stop();
   await node?.close();
@@ -54,7 +54,7 @@ test('npm start beside a node starts no simulated price feed or token list', asy
   expect(Object.keys(run.pids)).not.toContain('prices');
   const { json } = await get(`/api/price/?token_address=${ETH}`);
   expect(json).toMatchObject({ success: true, data: { price_usd: 0 } });
-}, 60_000);
+});
 
 test('a request in flight when the service is stopped is answered, and its usage is in the log', async () => {
   // Without a price feed a forced refresh is answered after 8 s.
@@ -68,7 +68,7 @@ test('a request in flight when the service is stopped is answered, and its usage
   expect(status).toBe(200);
   expect(elapsedMs).toBeGreaterThan(7000);
   expect(await countedCalls()).toBe(calls);
-}, 60_000);
+});
 
 async function get(path: string): ReturnType<RunningService['get']> {
   calls += 1;

@@ -109,7 +109,7 @@ describe.skipIf(whySkipped !== '')(`${whySkipped}recorded blocks`, () => {
           ].join(' '),
         );
       expect(served).toEqual(wanted);
-    }, 120_000);
+    });
   });
 
   test('timestamps and fee tokens equal those of the receipts', async () => {

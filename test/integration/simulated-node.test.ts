@@ -31,7 +31,7 @@ beforeAll(async () => {
     maxConcurrent: 4,
     metrics: createNodeMetrics(new Registry()),
   });
-}, 30_000);
+});
 
 afterAll(async () => {
   await node.close();
@@ -74,4 +74,4 @@ test('decoded transfers equal the simulated ones', async () => {
     const meantMalformed = simulated.malformedAt(height).map(({ position }) => position);
     expect(malformed.map(({ position }) => position)).toEqual(meantMalformed);
   }
-}, 60_000);
+});

@@ -169,7 +169,7 @@ export async function atEnd(
 }
 
 /** Polls until the condition holds; throws after `ms`. */
-export async function until(holds: () => Promise<boolean>, ms = 50_000): Promise<void> {
+export async function until(holds: () => Promise<boolean>, ms = 120_000): Promise<void> {
   const end = Date.now() + ms;
   while (!(await holds())) {
     if (Date.now() > end) throw new Error(`condition not met after ${ms} ms: ${holds.toString()}`);

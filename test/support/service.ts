@@ -85,7 +85,7 @@ export async function startService(
 }
 
 /** Retries `look` until it does not throw; after `withinMs` throws its last error. */
-export async function eventually<T>(look: () => Promise<T>, withinMs = 30_000, everyMs = 100): Promise<T> {
+export async function eventually<T>(look: () => Promise<T>, withinMs = 120_000, everyMs = 100): Promise<T> {
   const startedAt = performance.now();
   for (;;) {
     try {

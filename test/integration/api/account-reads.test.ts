@@ -105,7 +105,7 @@ it('requests at most 200 chain reads per answer, and repeated calls get to every
   // The rest of the third are those that were read the longest ago.
   const again = third.filter((token) => first.includes(token) || second.includes(token));
   expect(again.every((token) => first.includes(token))).toBe(true);
-}, 120_000);
+});
 
 it('refuses an account of more tokens than an answer may hold', async () => {
   const owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });

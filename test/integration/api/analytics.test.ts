@@ -152,7 +152,7 @@ test('the oracle knows holders of every kind of token, and of none', () => {
   );
 });
 
-test('answers what an unfinished backfill has indexed', expectOracle, 120_000);
+test('answers what an unfinished backfill has indexed', expectOracle);
 
 test.each([
   ['before the first block', -5, undefined],
@@ -177,7 +177,7 @@ test('answers the same once the backfill is finished', async () => {
       row: { parse: (row) => row },
     });
   expect(await rowsOf('token_holder_ranks')).toEqual(await rowsOf('token_holders'));
-}, 120_000);
+});
 
 test('computes the newest hours and days before a pass has derived them', async () => {
   const next = Math.max(...chain.keys()) + 1;
@@ -268,24 +268,20 @@ test('says that it is incomplete where blocks have been due for long', async () 
   expect((await get(`/api/tokens/${COIN}/holders/`)).json.complete).toBeUndefined();
 });
 
-test.each([1, 200])(
-  'follows a reorg of %i blocks',
-  async (depth) => {
-    const head = Math.max(...chain.keys());
-    const from = head - depth + 1;
-    const orphans = made(0, 0).slice(1);
-    for (let height = head; height >= from; height -= 1)
-      orphans.push(chain.get(height) ?? analyticsBlock(random, height, 0));
-    await write(orphans, 'block.reverted');
-    await deriveDue(owner, names);
-    await expectOracle();
-    fork += depth;
-    await write(made(from, from + Math.ceil(depth / 2)));
-    await deriveDue(owner, names);
-    await expectOracle();
-  },
-  240_000,
-);
+test.each([1, 200])('follows a reorg of %i blocks', async (depth) => {
+  const head = Math.max(...chain.keys());
+  const from = head - depth + 1;
+  const orphans = made(0, 0).slice(1);
+  for (let height = head; height >= from; height -= 1)
+    orphans.push(chain.get(height) ?? analyticsBlock(random, height, 0));
+  await write(orphans, 'block.reverted');
+  await deriveDue(owner, names);
+  await expectOracle();
+  fork += depth;
+  await write(made(from, from + Math.ceil(depth / 2)));
+  await deriveDue(owner, names);
+  await expectOracle();
+});
 
 test('derives the same after a kill at any statement, and shows one of both states meanwhile', async () => {
   for (let failing = 0; failing < 9; failing += 1) {
@@ -323,7 +319,7 @@ test('derives the same after a kill at any statement, and shows one of both stat
     expect(await holders(COIN)).toEqual(holdersOf(chain, COIN));
   }
   await expectOracle();
-}, 120_000);
+});
 
 const balancesIn = (rows: readonly { account_address: string; balance: string }[]) =>
   rows.map(({ account_address, balance }) => [account_address, balance]);

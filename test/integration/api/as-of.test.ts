@@ -286,7 +286,7 @@ async function learn(block: WorldBlock): Promise<void> {
 
 const before = new Map<number, string[]>();
 
-it('answers are those of the chain up to the block', { timeout: 120_000 }, async () => {
+it('answers are those of the chain up to the block', async () => {
   for (const height of heights) {
     await Promise.all([
       expectTransfers(height),
@@ -298,7 +298,7 @@ it('answers are those of the chain up to the block', { timeout: 120_000 }, async
   }
 });
 
-it('answers have the same bytes when the chain has gone on', { timeout: 120_000 }, async () => {
+it('answers have the same bytes when the chain has gone on', async () => {
   const more = Array.from({ length: 12 }, (_, i) => smallBlock(random, HEAD + 1 + i, 8));
   await write(more, 'block.accepted');
   await learn(chain.get(1030)!);
@@ -312,7 +312,7 @@ it('answers have the same bytes when the chain has gone on', { timeout: 120_000 
   );
 });
 
-it('answers are those of the new chain above a fork, and the same below', { timeout: 120_000 }, async () => {
+it('answers are those of the new chain above a fork, and the same below', async () => {
   const gone = [...chain.values()].filter(({ height }) => height >= FORK);
   const old = chain.get(1040)!;
   const paged = { token: COIN, as_of_block: '1040', limit: '1' };

@@ -425,7 +425,7 @@ describe('tds catalogue', () => {
       [['export', '--format', 'csv'], 'CSV holds one kind'],
     ] as const)
       expect(await run(...args)).toMatchObject({ code: 1, stderr: expect.stringContaining(text) });
-  }, 120_000);
+  });
 
   it('an export to a full disk is reported in one line, and leaves nothing', async () => {
     const records = Array.from({ length: 50 }, (_, i) => ({ domain: `full${i}.example`, status: 'pending' }));
@@ -452,7 +452,7 @@ describe('tds catalogue', () => {
     } finally {
       rmSync(folder, { recursive: true });
     }
-  }, 60_000);
+  });
 
   it('a rebuild from the log or from a snapshot gives the same rows with the same ids', async () => {
     const before = await everything();
@@ -470,5 +470,5 @@ describe('tds catalogue', () => {
       id: (before['domains']?.length ?? 0) + 1,
       domain: 'after.example',
     });
-  }, 120_000);
+  });
 });

@@ -74,7 +74,7 @@ beforeAll(async () => {
       return await fetch(request);
     },
   });
-}, 300_000);
+});
 afterAll(async () => {
   await owner?.close();
   await world?.close();

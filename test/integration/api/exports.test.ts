@@ -701,7 +701,7 @@ test('a stream goes on behind an export, also where its blocks were reverted', a
           blocks: heights(from, HEIGHTS),
           transfers: transfersOf(forked, { ...query, to_block: '999' }, from),
         }),
-      { timeout: 10_000 },
+      { timeout: 60_000 },
     );
   await write(fork, 'block.reverted');
   await write(tail);
@@ -888,7 +888,7 @@ test('nothing is final that the tables may still have to undo', async () => {
       indexedBlocks.name,
     ]);
     // The tail is read anew by the first stream.
-    await vi.waitFor(async () => expect(await finals()).toEqual(all(60, 59)), { timeout: 10_000 });
+    await vi.waitFor(async () => expect(await finals()).toEqual(all(60, 59)), { timeout: 60_000 });
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -1113,4 +1113,4 @@ test('more transfers than fit into the memory of a statement are exported', asyn
   const [first] = (await once(file, 'data')) as [Buffer];
   expect(JSON.parse(first.toString().split('\n')[0] ?? '')).toMatchObject({ block: 0 });
   file.destroy();
-}, 120_000);
+});

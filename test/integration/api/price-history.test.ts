@@ -233,7 +233,7 @@ async function expectPrices(): Promise<void> {
   }
 }
 
-it('gives the points of any bucket and the price at any time', expectPrices, 120_000);
+it('gives the points of any bucket and the price at any time', expectPrices);
 
 it('returns the prices of many tokens at many times in one call', async () => {
   const served = await servedBuilds(world.pool);
@@ -253,7 +253,7 @@ it('returns the prices of many tokens at many times in one call', async () => {
       expect(found.map((prices) => [...prices].toSorted(([a], [b]) => (a < b ? -1 : 1)))).toEqual(expected);
     }
   }
-}, 60_000);
+});
 
 it('changes only its own bucket for late and duplicate points', async () => {
   await publish(published.filter(() => random.chance(100)));
@@ -261,7 +261,7 @@ it('changes only its own bucket for late and duplicate points', async () => {
   // Another price of the same moment: the later word counts.
   await publish(published.filter(() => random.chance(50)).map((point) => ({ ...point, price: anyPrice() })));
   await expectPrices();
-}, 120_000);
+});
 
 it('is the same after a rebuild from the log', async () => {
   const { signal } = new AbortController();
@@ -278,7 +278,7 @@ it('is the same after a rebuild from the log', async () => {
   await expectPrices();
   await publish(CORNERS.flatMap(around));
   await expectPrices();
-}, 120_000);
+});
 
 it('has no price before the first one, and none for an unpriced token', async () => {
   const first = pointsOf(FIRST)[0]?.at ?? 0;

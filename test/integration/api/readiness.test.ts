@@ -41,7 +41,7 @@ test('/readyz is 503 until the configured admin exists, then a log-in succeeds',
     ['accounts'],
   );
   try {
-    await eventually(async () => expect((await world.call('GET', '/readyz')).status).toBe(200), 60_000);
+    await eventually(async () => expect((await world.call('GET', '/readyz')).status).toBe(200));
   } finally {
     await role.stop();
   }

@@ -138,7 +138,7 @@ describe('activity', () => {
       }),
       { numRuns: 8 },
     );
-  }, 120_000);
+  });
 
   it('that changes nothing keeps updated_at', async () => {
     const { json: made } = await register();

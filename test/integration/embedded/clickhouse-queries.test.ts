@@ -315,7 +315,7 @@ describe('lifecycle of a query', () => {
     expect(await Promise.all(calls)).toEqual(Array.from({ length: 10 }, () => 'aborted'));
     const running = "SELECT count() AS n FROM system.processes WHERE query LIKE '%1000000000000%'";
     await expect
-      .poll(() => rowsOf(server.writer(), `${running} AND query NOT LIKE '%processes%'`), { timeout: 10_000 })
+      .poll(() => rowsOf(server.writer(), `${running} AND query NOT LIKE '%processes%'`))
       .toEqual([{ n: '0' }]);
   });
 

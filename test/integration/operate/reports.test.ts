@@ -77,7 +77,7 @@ it('reports are approved or rejected once', async () => {
   const json = await reports('list', '--json', '--limit', '1');
   expect(JSON.parse(json.stdout)).toMatchObject([{ id: fine.id, status: 'rejected' }]);
   expect((await reports('list', '--status', 'pending')).stdout).toBe('No report is pending.\n');
-}, 120_000);
+});
 
 it('reports of whitelisted domains are approved with --force only', async () => {
   await importRecords(world, {
@@ -110,7 +110,7 @@ it('reports of whitelisted domains are approved with --force only', async () => 
   expect(await check('past.example')).toMatchObject({ status: 'blacklisted' });
   expect((await reports('approve', String(good.id), '--force')).code).toBe(0);
   expect(await check('good.example')).toMatchObject({ status: 'blacklisted', risk_level: 'high' });
-}, 120_000);
+});
 
 it('reports of a public suffix are approved with --force only', async () => {
   const suffix = await report('github.io');
@@ -119,7 +119,7 @@ it('reports of a public suffix are approved with --force only', async () => {
   expect(await own(suffix.id)).toMatchObject({ status: 'pending' });
   expect((await reports('approve', String(suffix.id), '--force')).code).toBe(0);
   expect(await check('github.io')).toMatchObject({ status: 'blacklisted' });
-}, 120_000);
+});
 
 it('reports of blacklisted domains leave the entry unchanged without --force', async () => {
   const written = { reason: 'drains wallets', risk_level: 'high', source: 'operator' } as const;
@@ -135,13 +135,13 @@ it('reports of blacklisted domains leave the entry unchanged without --force', a
     'known.example is blacklisted.\n',
   );
   expect(await check('known.example')).toMatchObject({ risk_level: 'low', source: 'report' });
-}, 120_000);
+});
 
 it('reports are listed up to a limit, with a note when there are more', async () => {
   const listed = await reports('list', '--limit', '1');
   expect(listed.stdout).toMatch(/\nMore reports exist; raise --limit to see them\.\n$/);
   expect((await reports('list', '--limit', '1000')).stdout).not.toContain('More reports exist');
-}, 120_000);
+});
 
 it('unknown reports and invalid options are rejected', async () => {
   expect(await reports('approve', '999')).toMatchObject({ code: 1, stderr: 'No report has the id 999.\n' });
@@ -154,4 +154,4 @@ it('unknown reports and invalid options are rejected', async () => {
     const { code, stderr } = await reports(...args);
     expect([code, stderr.startsWith('error: ')], args.join(' ')).toEqual([1, true]);
   }
-}, 120_000);
+});

@@ -263,47 +263,43 @@ it('fetches every NFT transferred in blocks, single and batch, once however ofte
 });
 
 describe('the retry schedule', () => {
-  it(
-    'makes ten attempts with growing delays and none before its time, whatever is requested',
-    { timeout: 120_000 },
-    async () => {
-      const id = mint(`ipfs://${CID}/foxes/10`);
-      gateway.faults.add({ kind: 'status', status: 502, path: '/foxes/10' });
-      await start();
-      await transfer([id]);
-      let expected = 300_000;
-      for (let attempt = 1; attempt <= 10; attempt += 1) {
-        const message = await untilPublished(id, attempt);
-        const retryAt = attempt === 10 ? null : now + Math.min(expected, 86_400_000);
-        expect(message).toMatchObject({
-          type: 'nft.metadata_failed',
-          cause: 'unavailable',
-          reason: 'HTTP 502',
-          attempt,
-          retry_at: retryAt,
-          observed_at: now,
-        });
-        await untilDone();
-        expect(await rowOf(id)).toMatchObject({ failures: attempt, next_at: retryAt });
-        // Just before its time, neither a request nor a transfer causes an attempt.
-        now = retryAt === null ? now + 30 * 86_400_000 : retryAt - CLOCK_SKEW_MS - 1;
-        await request(id);
-        await transfer([id]);
-        await untilDone();
-        expect(callsOf('/foxes/10')).toBe(attempt);
-        if (retryAt !== null) now = retryAt;
-        expected *= 2;
-      }
-      // The NFT stays given up after a restart.
-      await stop();
-      gateway.faults.clear();
-      transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];
-      await start();
+  it('makes ten attempts with growing delays and none before its time, whatever is requested', async () => {
+    const id = mint(`ipfs://${CID}/foxes/10`);
+    gateway.faults.add({ kind: 'status', status: 502, path: '/foxes/10' });
+    await start();
+    await transfer([id]);
+    let expected = 300_000;
+    for (let attempt = 1; attempt <= 10; attempt += 1) {
+      const message = await untilPublished(id, attempt);
+      const retryAt = attempt === 10 ? null : now + Math.min(expected, 86_400_000);
+      expect(message).toMatchObject({
+        type: 'nft.metadata_failed',
+        cause: 'unavailable',
+        reason: 'HTTP 502',
+        attempt,
+        retry_at: retryAt,
+        observed_at: now,
+      });
       await untilDone();
-      expect(callsOf('/foxes/10')).toBe(10);
-      expect((await publishedFor(id)).length).toBe(10);
-    },
-  );
+      expect(await rowOf(id)).toMatchObject({ failures: attempt, next_at: retryAt });
+      // Just before its time, neither a request nor a transfer causes an attempt.
+      now = retryAt === null ? now + 30 * 86_400_000 : retryAt - CLOCK_SKEW_MS - 1;
+      await request(id);
+      await transfer([id]);
+      await untilDone();
+      expect(callsOf('/foxes/10')).toBe(attempt);
+      if (retryAt !== null) now = retryAt;
+      expected *= 2;
+    }
+    // The NFT stays given up after a restart.
+    await stop();
+    gateway.faults.clear();
+    transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];
+    await start();
+    await untilDone();
+    expect(callsOf('/foxes/10')).toBe(10);
+    expect((await publishedFor(id)).length).toBe(10);
+  });
 
   it('restarts after a success', async () => {
     const id = mint(`ipfs://${CID}/foxes/11`);
@@ -728,7 +724,7 @@ describe('a hanging host', () => {
     hanging.closeAllConnections();
   });
 
-  it('delays only its own NFTs', { timeout: 60_000 }, async () => {
+  it('delays only its own NFTs', async () => {
     const { port } = hanging.address() as AddressInfo;
     const stuck = Array.from({ length: 40 }, (_, i) => mint(`http://127.0.0.1:${port}/${i}`));
     const others = Array.from({ length: 40 }, (_, i) => mint(`ipfs://${CID}/foxes/${5000 + i}`));

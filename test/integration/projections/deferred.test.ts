@@ -201,7 +201,7 @@ test('each holder has one rank, of its balance, after two passes in succession w
     expect(ranks, `${first} ${second}`).toEqual(holders);
   }
   expect(await held()).toEqual(await summed());
-}, 120_000);
+});
 
 test('each holder has one rank after two passes side by side, with a merge between two statements of the later one', async () => {
   const target = await targetOf();
@@ -239,7 +239,7 @@ test('each holder has one rank after two passes side by side, with a merge betwe
   const [ranks, holders] = await ranksAndHolders();
   expect(ranks).toEqual(holders);
   expect(await held()).toEqual(await summed());
-}, 60_000);
+});
 
 test('blocks that a repair changed are due again, and no others', async () => {
   const before = await held();
@@ -384,7 +384,7 @@ test('a rebuild reports no difference of builds that new blocks keep apart', asy
   expect(compared.map(({ isUnsettled }) => isUnsettled)).toEqual(compared.map(() => true));
   const { tables } = await rebuildNow([tokenHolders]);
   expect(tables.flatMap(({ differing, unsettled }) => [...differing, ...unsettled])).toEqual([]);
-}, 60_000);
+});
 
 test('a rebuild together with its source derives the balances from the new ledger', async () => {
   const wrong = (await servedBuilds(world.pool)).table('account_ledger_ranges');
@@ -471,7 +471,7 @@ test('rebuilds of all read models, one after the other, replace what was derived
   await rebuildOneByOne();
   expect(await held()).toEqual(before);
   expect(await held()).toEqual(await summed());
-}, 120_000);
+});
 
 test('rebuilds of all read models, one after the other, restore the tables that ClickHouse has lost', async () => {
   const [before, hoursBefore] = [await held(), await hours()];
@@ -482,4 +482,4 @@ test('rebuilds of all read models, one after the other, restore the tables that 
   await rebuildOneByOne();
   expect([await held(), await hours()]).toEqual([before, hoursBefore]);
   expect(await held()).toEqual(await summed());
-}, 120_000);
+});

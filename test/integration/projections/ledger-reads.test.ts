@@ -68,7 +68,7 @@ beforeAll(async () => {
   const lost = blocks.filter(({ height }) => height >= 5100 || (height >= 1020 && height <= 1030));
   await write(lost.toReversed(), 'block.reverted');
   await write(made([...heights(1020, 1030), ...heights(5100, 5150)]), 'block.accepted');
-}, 240_000);
+});
 afterAll(async () => {
   await clickhouse.close();
   await writer.close();

@@ -236,7 +236,7 @@ describe('a rebuild from the log', () => {
     const onProgress = (progress: RebuildProgress): void => void ({ phase } = progress);
     const report = await rebuildNow({ kafka, clock, projections: [transfers], onProgress });
     expect(report.isSwapped).toBe(true);
-  }, 60_000);
+  });
 
   test('waits for a batch that is being written, and holds back the next one', async () => {
     await world.publish(blocks(15_000, 5));

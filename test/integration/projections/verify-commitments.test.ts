@@ -78,18 +78,18 @@ test('names the block whose events do not match, and counts all outcomes', async
   expect(reportLines(report)).toContain(
     'Event commitments: 3 blocks match, 1 do not, 1 are of an older Starknet, 2 have none that the hash of their block binds.',
   );
-}, 60_000);
+});
 
 test('leaves out an orphan that does not match, and what is outside the heights', async () => {
   const report = await look(true, 2);
   expect(report.differences).toEqual([]);
   expect(report.commitments).toEqual({ verified: TRUE, mismatched: 0, old_version: 0, no_commitment: 0 });
-}, 60_000);
+});
 
 test('compares no commitment unless it is asked to', async () => {
   const report = await look(false);
   expect([report.differences, report.commitments]).toEqual([[], null]);
-}, 60_000);
+});
 
 test('tds verify --repair prints what it has found where it cannot verify the blocks that were read again', async () => {
   const { pool, env } = world;
@@ -105,4 +105,4 @@ test('tds verify --repair prints what it has found where it cannot verify the bl
       stderr: expect.stringMatching(/(^|\n)Another verification is running\n$/),
     });
   });
-}, 60_000);
+});

@@ -53,49 +53,45 @@ const open = (url: string, warnings: unknown[]) =>
     log: pino({ level: 'warn' }, { write: (line: string) => void warnings.push(JSON.parse(line)) }),
   });
 
-test(
-  'counts on the master that the Sentinels name, also after it is killed',
-  { timeout: 120_000 },
-  async () => {
-    const master = await startRedis(['repl-diskless-sync-delay 0']);
-    const replica = await startRedis([`replicaof 127.0.0.1 ${master.port}`]);
-    const sentinel = await startRedis(
-      [
-        `sentinel monitor main 127.0.0.1 ${master.port} 1`,
-        'sentinel down-after-milliseconds main 1000',
-        'sentinel failover-timeout main 5000',
-      ],
-      ['--sentinel'],
-    );
-    await retry(
-      async () => {
-        const [found] = (await sentinel.client.call('SENTINEL', 'REPLICAS', 'main')) as unknown[];
-        if (found === undefined) throw new Error('the Sentinel has not found the replica yet');
-      },
-      { ...OFTEN, deadlineMs: 30_000 },
-    );
-    const counters = open(`redis+sentinel://127.0.0.1:${sentinel.port}/main`, []);
-    await counters.settled(5000);
-    expect(await counters.run(increment, ['a'], [])).toBe(1);
-    await retry(
-      async () => {
-        if ((await replica.client.get('test:a')) !== '1') throw new Error('not replicated yet');
-      },
-      { ...OFTEN, deadlineMs: 10_000 },
-    );
+test('counts on the master that the Sentinels name, also after it is killed', async () => {
+  const master = await startRedis(['repl-diskless-sync-delay 0']);
+  const replica = await startRedis([`replicaof 127.0.0.1 ${master.port}`]);
+  const sentinel = await startRedis(
+    [
+      `sentinel monitor main 127.0.0.1 ${master.port} 1`,
+      'sentinel down-after-milliseconds main 1000',
+      'sentinel failover-timeout main 5000',
+    ],
+    ['--sentinel'],
+  );
+  await retry(
+    async () => {
+      const [found] = (await sentinel.client.call('SENTINEL', 'REPLICAS', 'main')) as unknown[];
+      if (found === undefined) throw new Error('the Sentinel has not found the replica yet');
+    },
+    { ...OFTEN, deadlineMs: 30_000 },
+  );
+  const counters = open(`redis+sentinel://127.0.0.1:${sentinel.port}/main`, []);
+  await counters.settled(5000);
+  expect(await counters.run(increment, ['a'], [])).toBe(1);
+  await retry(
+    async () => {
+      if ((await replica.client.get('test:a')) !== '1') throw new Error('not replicated yet');
+    },
+    { ...OFTEN, deadlineMs: 10_000 },
+  );
 
-    master.child.kill('SIGKILL');
-    const next = await retry(() => counters.run(increment, ['a'], []), {
-      isRetryable: () => true,
-      deadlineMs: 60_000,
-    });
-    // An attempt whose answer was lost may have counted too.
-    expect(Number(next)).toBeGreaterThanOrEqual(2);
-    expect(await replica.client.get('test:a')).toBe(String(next));
-    counters.close();
-    for (const { client } of [master, replica, sentinel]) client.disconnect();
-  },
-);
+  master.child.kill('SIGKILL');
+  const next = await retry(() => counters.run(increment, ['a'], []), {
+    isRetryable: () => true,
+    deadlineMs: 60_000,
+  });
+  // An attempt whose answer was lost may have counted too.
+  expect(Number(next)).toBeGreaterThanOrEqual(2);
+  expect(await replica.client.get('test:a')).toBe(String(next));
+  counters.close();
+  for (const { client } of [master, replica, sentinel]) client.disconnect();
+});
 
 test('counts on the new master while the demoted one, at the same address before, keeps its connections', async () => {
   const [old, next] = [await startRedis([]), await startRedis([])];

@@ -75,7 +75,7 @@ const limitsOf = async (api: Call): Promise<[number, string, string]> => {
 /** Until both use Redis. A log-in needs it; /readyz can be from before the outage, as it is at most a second old. */
 const untilShared = async (): Promise<void> => {
   for (const api of [one, two]) {
-    await expect.poll(async () => (await login(api)).status, { timeout: 60_000 }).toBe(200);
+    await expect.poll(async () => (await login(api)).status).toBe(200);
   }
 };
 const away = [200, 'unavailable', 'local and stricter; no log-in'];

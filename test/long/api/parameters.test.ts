@@ -52,7 +52,7 @@ beforeAll(async () => {
   });
   made.set('/api/dapps/account-class-hashes/{id}/', { id: '1' });
   await writeObserved(world);
-}, 300_000);
+});
 afterAll(async () => {
   await world?.close();
 });

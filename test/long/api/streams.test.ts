@@ -80,7 +80,7 @@ async function kill(name: string): Promise<void> {
   const pid = service.pids()[name] ?? 0;
   expect(pid, name).toBeGreaterThan(0);
   process.kill(pid, 'SIGKILL');
-  await eventually(async () => expect(service.pids()[name], name).not.toBe(pid), 60_000);
+  await eventually(async () => expect(service.pids()[name], name).not.toBe(pid));
 }
 
 /** The clients have come to the newest block, and have got there as the stream promises. */
@@ -94,7 +94,7 @@ async function agree(clients: readonly StreamFollower[]): Promise<void> {
       expect(held.newest, kind.name).toEqual({ block: top, event: Infinity });
       expect(held.blocks.get(top)?.hash, kind.name).toBe(hex(BigInt(node.ledger.at(top)?.hash ?? 0)));
     }
-  }, 120_000);
+  });
   for (const { kind, held, problems, log } of clients) {
     expect(problems, kind.name).toEqual([]);
     expectTruth(kind, held);
@@ -145,7 +145,7 @@ test(`clients hold the canonical transfers through cuts, reorgs and kills (STREA
   }
   await Promise.all(clients.map((client) => client.close()));
   logs.push(...clients);
-}, 600_000);
+});
 
 async function ask(query: string): Promise<Response> {
   const response = await fetch(`${service.baseUrl}/api/stream/transfers/?${query}`, {
@@ -194,7 +194,7 @@ test(`${CURSORS} random cursors go on where they were, also those on reverted bl
     expectTruth(kind, held, `cursor ${i} of ${kind.name}`);
   }
   expect(undone).toBeGreaterThan(CURSORS / 20);
-}, 400_000);
+});
 
 test('the last valid cursor of an undo goes on behind the last valid block', async () => {
   expect(logs).toHaveLength(kinds.length);
@@ -207,7 +207,7 @@ test('the last valid cursor of an undo goes on behind the last valid block', asy
       expectTruth(kind, held, `${kind.name}, ${JSON.stringify(message.data.last_valid)}`);
     }
   }
-}, 120_000);
+});
 
 /** Reads events of a stream without `from`; resolves when it has begun. */
 async function readNew(kind: StreamKind, signal: AbortSignal) {
@@ -252,7 +252,7 @@ test('a stream without `from` has only what is new', async () => {
   await Promise.all(streams.map(({ ended }) => ended));
   const since = await messagesOf(`wait=0&from=${cursor}`);
   expect(sentLines(since)).toEqual(oracle.sent(everything, start + 1, node.ledger.head()));
-}, 120_000);
+});
 
 /** Opens a stream of events of everything from 0. */
 async function openStream(apiKey: string, options: RequestOptions = {}): Promise<IncomingMessage> {
@@ -323,7 +323,7 @@ test('a stream ends with its cursor when its key is deleted, its reader is slow 
   const { last, held: all } = await stopped;
   expect(last).toMatchObject({ type: 'end', data: { reason: 'shutdown' } });
   expectTruth(everything, all);
-}, 240_000);
+});
 
 async function post(path: string, body: object, headers: Record<string, string> = {}): Promise<unknown> {
   const response = await fetch(service.baseUrl + path, {

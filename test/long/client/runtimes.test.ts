@@ -136,7 +136,7 @@ beforeAll(async () => {
     top: TOP,
     delivery: { body, secret, headers: signatureHeaders(signing) },
   };
-}, 300_000);
+});
 afterAll(async () => {
   proxy?.closeAllConnections();
   proxy?.close();

@@ -35,7 +35,7 @@ const holdInserts = (project: Role, table: string): Promise<void> => {
   return Promise.race(traps.map(({ sprung }) => sprung));
 };
 const visible = async (world: FaultWorld, table: string): Promise<void> =>
-  await eventually(async () => expect(await world.count(table)).toBeGreaterThan(0), 60_000);
+  await eventually(async () => expect(await world.count(table)).toBeGreaterThan(0));
 
 const whileFollowing: readonly Point[] = [
   {
@@ -129,7 +129,7 @@ test.concurrent('recovers from a kill in the middle of a revert', async () => {
     // Nothing of the orphans lands again: every one of their rows has to go.
     world.node.control({ command: 'reorg', depth: 40, length: 3, share: 0, events: 'fewer' });
     await held.sprung;
-    await eventually(async () => expect(await world.count('transfers')).toBeLessThan(before), 60_000);
+    await eventually(async () => expect(await world.count('transfers')).toBeLessThan(before));
     project.signal('SIGKILL');
     await project.ended;
     expect((await world.differences()).join()).toContain('account_feed unexpected');

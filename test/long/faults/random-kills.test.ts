@@ -78,7 +78,7 @@ test(
         await inspected.close();
       }
       const running = service;
-      await eventually(async () => expect((await running.get('/readyz')).status).toBe(200), 60_000);
+      await eventually(async () => expect((await running.get('/readyz')).status).toBe(200));
       for (const height of [3, 700, node.ledger.head()]) {
         const { rows, count } = await allTransfers(running, `block=${height}&order=asc`);
         expect(rows.map(servedRow)).toEqual(node.transfersAt(height).map(trueRow));

@@ -50,10 +50,10 @@ const openChunks = async (): Promise<number> =>
     .length;
 
 test('reorg while backfill is running', async () => {
-  await eventually(async () => expect(await liveCursor()).toBe(HEAD + 1), 120_000);
+  await eventually(async () => expect(await liveCursor()).toBe(HEAD + 1));
   expect(await openChunks()).toBeGreaterThan(0);
   node.control({ command: 'reorg', depth: 30, length: 31, events: 'more' });
-  await eventually(async () => expect(await liveCursor()).toBe(HEAD + 2), 120_000);
+  await eventually(async () => expect(await liveCursor()).toBe(HEAD + 2));
   node.control({ command: 'clearFaults' });
   await settled();
   expect(await inspected.tableDifferences()).toEqual([]);

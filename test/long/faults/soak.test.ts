@@ -70,7 +70,7 @@ test(
         expect(figures.filter(({ grows }) => grows).map(({ text }) => text)).toEqual([]);
 
         node.control({ command: 'pause' });
-        await eventually(async () => expect(await inspected.isSettled()).toBe(true), 120_000);
+        await eventually(async () => expect(await inspected.isSettled()).toBe(true));
         expect(await inspected.differences()).toEqual([]);
       } finally {
         await inspected.close();

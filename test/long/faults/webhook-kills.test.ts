@@ -302,7 +302,7 @@ test(
       ({ server } = receiver);
       server.listen(0, '127.0.0.1');
       await once(server, 'listening');
-      await eventually(async () => expect(await world.isSettled()).toBe(true), 60_000);
+      await eventually(async () => expect(await world.isSettled()).toBe(true));
       const { port } = server.address() as AddressInfo;
       await makeWebhooks(
         { ...world, secretKey: Buffer.from(world.env['SECRET_KEY'] ?? '', 'hex') },

@@ -169,7 +169,7 @@ async function expectReady(): Promise<void> {
     const { roles, ...rest } = ready.parse(json);
     expect(rest).toEqual({ status: 'ready', log: 'ok', halted: [] });
     expect(roles.filter(({ state }) => state !== 'working')).toEqual([]);
-  }, 60_000);
+  });
 }
 
 /** Log, tables and what is served are the node's chain. */
@@ -240,7 +240,7 @@ test(
       const { results } = tokenList.parse((await service.get('/api/tokens/?limit=100')).json);
       const found = new Map(results.map(({ address, name }) => [address, name]));
       expect(new Map([...names].map(([address]) => [address, found.get(address)]))).toEqual(names);
-    }, 60_000);
+    });
     expect([...backfillFailures, ...headFailures]).toEqual([]);
     // Each role has survived by itself.
     expect(service.pids(), errorsInLogs()).toEqual(pids);
@@ -280,7 +280,7 @@ test.each(['stop', 'kill'] as const)(
     node.control({ command: 'advance', blocks: 3 });
     const head = node.ledger.head();
     const shown = async () => await allTransfers(service, `block=${head}&order=asc`);
-    await eventually(async () => expect((await shown()).count).toBe(node.transfersAt(head).length), 60_000);
+    await eventually(async () => expect((await shown()).count).toBe(node.transfersAt(head).length));
     const before = await shown();
 
     const survivor = random.pick(cluster.brokers);
@@ -307,7 +307,7 @@ test.each(['stop', 'kill'] as const)(
         const answer = await create(name);
         expect(answer.status).toBe(201);
         return answer;
-      }, 60_000);
+      });
       acknowledged.set(name, created.parse(json).id);
     }
     await expectReady();

@@ -80,4 +80,4 @@ test('publishing and consuming resume while a broker that has frozen keeps its c
     await publisher.close();
     await kafka.close();
   }
-}, 400_000);
+});

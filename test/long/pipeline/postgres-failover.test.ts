@@ -101,37 +101,33 @@ test('missing recorded blocks that the log does not explain halt the chunk, and 
   expect(await differences(world)).toEqual([]);
 });
 
-test(
-  'all tables match the canonical chain after a fail-over during a reorg',
-  { timeout: 600_000 },
-  async () => {
-    const whole = await faultWorld({ seed: 'failover', initialHead: 120 });
-    const { node, pool } = whole;
-    try {
-      node.control({ command: 'setL1', height: 60 });
-      await whole.start('ingest');
-      await whole.start('project');
-      await whole.settled();
-      const replica = await replicaOf(pool);
-      node.control({ command: 'advance', blocks: 10 });
-      await whole.settled();
-      node.control({ command: 'reorg', depth: 25, length: 30 });
-      await until(
-        'the reorg is under way',
-        async () => {
-          const { rows } = await pool.query<{ cursor: number }>(
-            "SELECT cursor FROM tds.chunks WHERE name = 'live'",
-          );
-          return (rows[0]?.cursor ?? 0) > 107;
-        },
-        60_000,
-      );
-      await replica.promote();
-      node.control({ command: 'advance', blocks: 3 });
-      await whole.settled();
-      expect(await whole.differences()).toEqual([]);
-    } finally {
-      await whole.close();
-    }
-  },
-);
+test('all tables match the canonical chain after a fail-over during a reorg', async () => {
+  const whole = await faultWorld({ seed: 'failover', initialHead: 120 });
+  const { node, pool } = whole;
+  try {
+    node.control({ command: 'setL1', height: 60 });
+    await whole.start('ingest');
+    await whole.start('project');
+    await whole.settled();
+    const replica = await replicaOf(pool);
+    node.control({ command: 'advance', blocks: 10 });
+    await whole.settled();
+    node.control({ command: 'reorg', depth: 25, length: 30 });
+    await until(
+      'the reorg is under way',
+      async () => {
+        const { rows } = await pool.query<{ cursor: number }>(
+          "SELECT cursor FROM tds.chunks WHERE name = 'live'",
+        );
+        return (rows[0]?.cursor ?? 0) > 107;
+      },
+      60_000,
+    );
+    await replica.promote();
+    node.control({ command: 'advance', blocks: 3 });
+    await whole.settled();
+    expect(await whole.differences()).toEqual([]);
+  } finally {
+    await whole.close();
+  }
+});

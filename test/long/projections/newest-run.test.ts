@@ -20,7 +20,7 @@ beforeAll(async () => {
   own = await isolated();
   clickhouse = createClickHouse(own.env.CLICKHOUSE_URL, { application: 'test' });
   await createWorldTables(clickhouse);
-}, 120_000);
+});
 afterAll(async () => {
   await clickhouse?.close();
   await own?.drop();

@@ -167,53 +167,49 @@ async function expectOwners(): Promise<void> {
   }
 }
 
-test(
-  'owners and holdings follow the last transfer, through forks and a rebuild',
-  { timeout: 300_000 },
-  async () => {
-    const run = await world.run();
-    // Two stretches in two partitions, and the later one first, as chunks side by side come.
-    const later = Array.from({ length: 60 }, (_, i) => plan(2040 + i, 0, random));
-    const earlier = Array.from({ length: 40 }, (_, i) => plan(100 + i, 0, random));
-    await accept(later);
-    await accept(earlier);
+test('owners and holdings follow the last transfer, through forks and a rebuild', async () => {
+  const run = await world.run();
+  // Two stretches in two partitions, and the later one first, as chunks side by side come.
+  const later = Array.from({ length: 60 }, (_, i) => plan(2040 + i, 0, random));
+  const earlier = Array.from({ length: 40 }, (_, i) => plan(100 + i, 0, random));
+  await accept(later);
+  await accept(earlier);
+  await world.settled();
+  expect(truth().size).toBe(2 * ids.length);
+  await expectOwners();
+
+  for (let fork = 1; fork <= 4; fork += 1) {
+    const depth = 1 + random.below(30);
+    const first = 2100 - depth;
+    const lost = [...chain.values()].filter(({ body }) => body.height >= first);
+    await revert(lost.toSorted((a, b) => a.body.height - b.body.height));
     await world.settled();
-    expect(truth().size).toBe(2 * ids.length);
     await expectOwners();
+    await accept(Array.from({ length: depth }, (_, i) => plan(first + i, fork, random)));
+    await world.settled();
+    await expectOwners();
+  }
 
-    for (let fork = 1; fork <= 4; fork += 1) {
-      const depth = 1 + random.below(30);
-      const first = 2100 - depth;
-      const lost = [...chain.values()].filter(({ body }) => body.height >= first);
-      await revert(lost.toSorted((a, b) => a.body.height - b.body.height));
-      await world.settled();
-      await expectOwners();
-      await accept(Array.from({ length: depth }, (_, i) => plan(first + i, fork, random)));
-      await world.settled();
-      await expectOwners();
-    }
-
-    const report = await rebuild(
-      {
-        kafka: world.kafka,
-        clickhouse: world.clickhouse,
-        pool: world.pool,
-        clock: systemClock,
-        log: world.log,
-        metrics: createProjectionMetrics(new Registry()),
-        signal: new AbortController().signal,
-      },
-      [nftTransfers, nftHoldings],
-      { swap: true, onProgress: () => {} },
-    );
-    expect(report.tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
-    expect(report.isSwapped).toBe(true);
-    await expectOwners();
-    // What was merged is told alike.
-    const served = await servedBuilds(world.pool);
-    for (const table of ['nft_moves', 'nft_places', 'nft_transfers'])
-      await world.clickhouse.command(`OPTIMIZE TABLE ${served.table(table)} FINAL`);
-    await expectOwners();
-    await run.stop();
-  },
-);
+  const report = await rebuild(
+    {
+      kafka: world.kafka,
+      clickhouse: world.clickhouse,
+      pool: world.pool,
+      clock: systemClock,
+      log: world.log,
+      metrics: createProjectionMetrics(new Registry()),
+      signal: new AbortController().signal,
+    },
+    [nftTransfers, nftHoldings],
+    { swap: true, onProgress: () => {} },
+  );
+  expect(report.tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
+  expect(report.isSwapped).toBe(true);
+  await expectOwners();
+  // What was merged is told alike.
+  const served = await servedBuilds(world.pool);
+  for (const table of ['nft_moves', 'nft_places', 'nft_transfers'])
+    await world.clickhouse.command(`OPTIMIZE TABLE ${served.table(table)} FINAL`);
+  await expectOwners();
+  await run.stop();
+});

@@ -121,7 +121,7 @@ describe('balances of a simulated chain', () => {
     eventually(async () => {
       const { headers } = await service.get('/api/indexer/progress/');
       expect(headers.get('x-indexed-block')).toBe(String(head()));
-    }, 120_000);
+    });
   const all = () => Array.from({ length: head() + 1 }, (_, height) => node.transfersAt(height)).flat();
   const isCounted = ({ standard }: { standard: string }): boolean => standard !== 'unknown';
   /** Distinct pairs of account and token with a transfer. */
@@ -319,7 +319,7 @@ describe('balances of a simulated chain', () => {
         .object({ chunks: z.array(z.object({ name: z.string(), percent: z.number().nullable() })) })
         .parse(json);
       expect(chunks.filter(({ percent }) => percent !== null && percent < 1)).toHaveLength(1);
-    }, 120_000);
+    });
 
     const isSeen = (account: bigint, token: string): boolean =>
       all().some(
@@ -408,7 +408,7 @@ describe('balances of a simulated chain', () => {
       const { json } = await service.get('/api/indexer/progress/');
       const { totals } = z.object({ totals: z.object({ transfers: z.number() }) }).parse(json);
       expect(totals.transfers).toBe(all().length);
-    }, 120_000);
+    });
     await expectAccounts(someOf(accounts(), 12));
     for (const pair of someOf(pairs(), 25)) {
       await expectBalance(pair);
@@ -548,7 +548,7 @@ describe('balances of a simulated chain', () => {
     // The node cannot be asked, but the index is complete, so a pair without transfers has balance 0.
     await expectAccounts(someOf(accounts(), 3));
     node.control({ command: 'clearFaults' });
-    await eventually(() => expectBalance(known, '&force_refresh=true'), 60_000);
+    await eventually(() => expectBalance(known, '&force_refresh=true'));
   });
 
   test('a rebuild from the log gives the same balances', async () => {
@@ -633,6 +633,6 @@ describe('balances of a simulated chain', () => {
         known.map(({ block, index, held }) => `${block} ${index} ${held}`),
       );
       expect(complete_from === undefined).toBe(known.length === whole.length);
-    }, 60_000);
+    });
   });
 });

@@ -48,7 +48,7 @@ const indexedUpTo = async (height: number): Promise<void> =>
   await eventually(async () => {
     const { headers } = await service.get('/api/tokens/?limit=1');
     expect(Number(headers.get('x-indexed-block'))).toBeGreaterThanOrEqual(height);
-  }, 120_000);
+  });
 const start = async (): Promise<void> => {
   service = await startService(dataDir, env);
 };
@@ -142,7 +142,7 @@ test('status reports a frozen role, which continues when it is resumed', async (
   }
   const { project } = service.pids();
   process.kill(project!, 'SIGSTOP');
-  await eventually(async () => expect(await stateOf('project')).toBe('missing'), 60_000);
+  await eventually(async () => expect(await stateOf('project')).toBe('missing'));
   expect((await ready()).code).toBe(200);
   expect((await tds('status', '--once')).stdout).toMatch(/^project +missing since /m);
   process.kill(project!, 'SIGCONT');

@@ -95,7 +95,7 @@ const expectEqualToChain = async (): Promise<void> => {
     await eventually(async () => {
       const { rows } = await allTransfers(service, `block=${height}`);
       expect(rows.map(servedRow).toReversed()).toEqual(node.transfersAt(height).map(trueRow));
-    }, 120_000);
+    });
   }
 };
 

@@ -93,7 +93,7 @@ test('transfers of an unclassified contract are served as unknown with the raw n
     expect(rows.map(({ value, nft_token_id }) => [value, nft_token_id])).toEqual(
       truth.map(({ amount }) => [String(amount), '']),
     );
-  }, 120_000);
+  });
 });
 
 test('finality is served with a JSON-RPC 0.8 node, and status lists its missing capabilities', async () => {
@@ -113,7 +113,7 @@ test('reclassify repairs every block of the contract, each row once', async () =
     const { rows, count } = await itsRows();
     expect(rows.map(servedRow)).toEqual(truth.map(trueRow));
     expect(count).toBe(truth.length);
-  }, 120_000);
+  });
   // Rows of other contracts in the repaired blocks are unchanged.
   for (const height of new Set(truth.map(({ block }) => block))) {
     const { rows } = await allTransfers(service, `block=${height}&order=asc`);
