@@ -49,8 +49,10 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
       'check the server; see "A ClickHouse cluster" in operations.md for one that lost its disk or is removed',
   },
   'clickhouse.replica-behind:': {
-    meaning: 'a replica of ClickHouse is read-only, or lacks rows that are older than `STALL_SECONDS`',
-    action: 'read the log of the server; check its Keeper, its disk and the network between the replicas',
+    meaning:
+      'a replica of ClickHouse is read-only, lacks tables, or lacks rows that are older than `STALL_SECONDS`',
+    action:
+      'read the log of the server; check its Keeper, its disk and the network between the replicas; for tables see "A ClickHouse cluster" in operations.md',
   },
   'clickhouse.replicas-hidden': {
     meaning:

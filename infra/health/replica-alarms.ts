@@ -5,6 +5,7 @@ import type { ChQuery, RowReader } from '../clickhouse/client.ts';
 import type { Logger } from '../log.ts';
 import { startLoop } from '../loop.ts';
 import type { Loop } from '../loop.ts';
+import { prepared, sqlRows } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
 import { createAlarms } from './alarms.ts';
 
@@ -30,17 +31,22 @@ const stateRow = z.object({
   name: z.string(),
   read_only: z.number(),
   delay: z.coerce.number(),
-  /** Whether Keeper has a session of each replica; empty where this one has lost Keeper. */
+  /** Whether Keeper has a session of each replica; empty where this one has lost Keeper, or has no tables. */
   active: z.record(z.string(), z.number()),
+  tables: z.array(z.string()),
 });
 type ReplicaState = z.infer<typeof stateRow>;
 /** What the replica that answers knows: of itself, and whether the others are there. */
 const stateOfReplica: ChQuery<ReplicaState> = {
   name: 'replica-state',
-  sql: `SELECT replica_name AS name, max(is_readonly) AS read_only, max(absolute_delay) AS delay, minMap(replica_is_active) AS active
-    FROM system.replicas WHERE database = currentDatabase() GROUP BY replica_name`,
+  sql: `SELECT if(count() = 0, getMacro('replica'), any(replica_name)) AS name, max(is_readonly) AS read_only,
+      max(absolute_delay) AS delay, minMap(replica_is_active) AS active, groupArray(table) AS tables
+    FROM system.replicas WHERE database = currentDatabase()`,
   row: stateRow,
 };
+
+const servedTable = z.object({ name: z.string() });
+const SELECT_SERVED_TABLES = 'SELECT value AS name FROM tds.served, jsonb_each_text(tables)';
 
 /** Raises and clears the alarms about the replicas of the cluster, by asking one replica after the other. */
 export function startReplicaAlarms(options: Options): Loop {
@@ -62,18 +68,20 @@ export async function checkReplica(
 ): Promise<void> {
   const alarms = createAlarms(pool);
   try {
-    const states = await clickhouse.rows(stateOfReplica, {}, { timeoutMs: TIMEOUT_MS, signal });
+    const [state] = await clickhouse.rows(stateOfReplica, {}, { timeoutMs: TIMEOUT_MS, signal });
+    if (state === undefined) return;
     await alarms.clear([HIDDEN]);
-    for (const state of states) {
-      const raised = alarmsOf(state, behindSeconds);
-      for (const [name, detail] of raised) await alarms.raise(name, detail);
-      const others = Object.keys(state.active).filter((name) => name !== state.name);
-      // How far another replica is behind, only that one knows.
-      const kept = [...raised.keys(), ...others.filter((name) => state.active[name] === 1).map(behind)];
-      if (others.length > 0) {
-        const sql = 'DELETE FROM tds.alarms WHERE starts_with(name, $1) AND name <> ALL($2)';
-        await pool.query(sql, [ABOUT_REPLICA, kept]);
-      }
+    // Read second: a table exists long before it is served, but may be dropped right after.
+    const served = await sqlRows(pool, servedTable, prepared(SELECT_SERVED_TABLES));
+    const lacking = served.map(({ name }) => name).filter((name) => !state.tables.includes(name));
+    const raised = alarmsOf(state, lacking, behindSeconds);
+    for (const [name, detail] of raised) await alarms.raise(name, detail);
+    const others = Object.keys(state.active).filter((name) => name !== state.name);
+    // How far another replica is behind, only that one knows.
+    const kept = [...raised.keys(), ...others.filter((name) => state.active[name] === 1).map(behind)];
+    if (others.length > 0) {
+      const sql = 'DELETE FROM tds.alarms WHERE starts_with(name, $1) AND name <> ALL($2)';
+      await pool.query(sql, [ABOUT_REPLICA, kept]);
     }
   } catch (error) {
     if (!isClickHouseMissingPrivilege(error)) throw error;
@@ -84,13 +92,15 @@ export async function checkReplica(
 /** Details by name. */
 function alarmsOf(
   { name, read_only: readOnly, delay, active }: ReplicaState,
+  lacking: readonly string[],
   behindSeconds: number,
 ): Map<string, string> {
   const raised = new Map<string, string>();
   for (const [other, isActive] of Object.entries(active)) {
     if (other !== name && isActive === 0) raised.set(missing(other), `${name} does not see it in Keeper`);
   }
-  if (readOnly === 1) raised.set(behind(name), 'a table is read-only');
+  if (lacking.length > 0) raised.set(behind(name), `it lacks tables: ${lacking.join(', ')}`);
+  else if (readOnly === 1) raised.set(behind(name), 'a table is read-only');
   else if (delay >= behindSeconds) raised.set(behind(name), `it lacks rows of ${delay} s ago`);
   return raised;
 }

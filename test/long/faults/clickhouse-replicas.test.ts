@@ -156,12 +156,15 @@ test('removes a replica, and adds an empty one, by the steps of docs/operations.
 
   cluster.list(cluster.replicas);
   await one.start();
+  const added = clientOf(one.url);
+  expect(await alarmsAfterAsking(added)).toEqual([`clickhouse.replica-behind:${one.name}`]);
   const statements = `SELECT create_table_query FROM system.tables WHERE database = 'tds' FORMAT TSVRaw`;
   for (const sql of (await other.query(statements)).trim().split('\n')) await one.query(sql);
   await sync(one);
+  await eventually(async () => expect(await alarmsAfterAsking(added)).toEqual([]));
   cluster.balance(cluster.replicas);
   await balanced.ddl('DROP TABLE meanwhile SYNC');
-  await balanced.close();
+  for (const client of [added, balanced]) await client.close();
   expect(await one.query('EXISTS meanwhile')).toBe('0\n');
   world.node.control({ command: 'advance', blocks: 2 });
   await world.settled();
