@@ -29,8 +29,6 @@ export interface StreamItem {
 
 /** A topic that ClickHouse tables are made from, and how its messages are read. */
 export interface Stream<M = unknown, I extends StreamItem = StreamItem, T = unknown> extends Topic<M> {
-  /** Compressed bytes that one fetch takes of a partition. */
-  readonly fetchBytes: number;
   /** An error makes the message unreadable, and halts its partition. */
   item(message: M, place: StreamItem): I;
   /** The part of an item that `derive` needs; kept until the batch is written, so keep it small. */

@@ -26,7 +26,6 @@ export const HOUR_RANGE = 720;
 /** `prices`: what was observed, at the feed's own time. */
 export const prices: Stream<PricesMessage, PriceItem, TouchedHour | null> = {
   ...topics.prices,
-  fetchBytes: 1_000_000,
   item: (message, place) => ({ ...place, message, hour: Math.floor(message.observed_at / HOUR_MS) }),
   touched: ({ message: { type, token }, hour }) => (type === 'price.observed' ? { token, hour } : null),
   bucket: ({ hour }) => Math.floor(hour / HOUR_RANGE),
@@ -35,8 +34,6 @@ export const prices: Stream<PricesMessage, PriceItem, TouchedHour | null> = {
 /** `chain.blocks`: one parse and one decode for all tables made from it. */
 export const chainBlocks: Stream<ChainBlocksMessage, BlockItem, TouchedBlock> = {
   ...topics.chainBlocks,
-  // Blocks compress to an eighth: some 16 MB of JSON a fetch.
-  fetchBytes: 2_000_000,
   item: (message, place) => ({ ...place, message, decoded: decodeBlock(message.block, message.contracts) }),
   touched: ({ message: { type, cause, block, chunk }, offset }) => ({
     height: block.height,
@@ -51,7 +48,6 @@ export const chainBlocks: Stream<ChainBlocksMessage, BlockItem, TouchedBlock> = 
 /** `usage`: counted calls of API keys. */
 export const usage: Stream<UsageMessage, UsageItem, UsedKey> = {
   ...topics.usage,
-  fetchBytes: 1_000_000,
   item: (message, place) => ({ ...place, message, hour: Math.floor((message.hour * 1000) / HOUR_MS) }),
   touched: ({ message, hour }) => ({ keyId: message.key_id, hour }),
   bucket: ({ hour }) => Math.floor(hour / HOUR_RANGE),

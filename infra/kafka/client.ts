@@ -43,7 +43,6 @@ export interface Kafka {
   readRanges(
     topic: Topic<unknown>,
     ranges: readonly OffsetRange[],
-    fetchBytes?: number,
     signal?: AbortSignal,
   ): AsyncIterable<{ readonly partition: number; readonly messages: readonly LogMessage[] }>;
   /** Messages of one partition from `from` to before `to`, or to the high watermark at the start of the call. */
@@ -97,7 +96,7 @@ export function createKafka(options: KafkaOptions): Kafka {
     publisher: () => createPublisher(() => connectProducer(kafka), topicPrefix),
     consume: (consumed) =>
       consume((socketFactory) => kafkaOf(options, { socketFactory }), topicPrefix, consumed),
-    async *readRanges(topic, ranges, fetchBytes, signal) {
+    async *readRanges(topic, ranges, signal) {
       const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));
       const bounded = ranges.map((range) => ({
         ...range,
@@ -105,18 +104,11 @@ export function createKafka(options: KafkaOptions): Kafka {
       }));
       const deleteGroup = async (groupId: string): Promise<void> =>
         void (await (await admin.connected()).deleteGroups([topicPrefix + groupId]).catch(() => {}));
-      yield* readRanges(
-        topic,
-        bounded,
-        (consumed) => client.consume(consumed),
-        deleteGroup,
-        fetchBytes,
-        signal,
-      );
+      yield* readRanges(topic, bounded, (consumed) => client.consume(consumed), deleteGroup, signal);
     },
     async *readRange(topic, partition, from, to, signal) {
       const ranges = [{ partition, from, to }];
-      for await (const { messages } of client.readRanges(topic, ranges, undefined, signal)) yield* messages;
+      for await (const { messages } of client.readRanges(topic, ranges, signal)) yield* messages;
     },
     async deleteBefore(topic, partition, offset) {
       const range = (await offsets(topic)).find((one) => one.partition === partition);

@@ -9,8 +9,6 @@ export interface ConsumerOptions {
   readonly log: Logger;
   readonly groupId: string;
   readonly topics: readonly Topic<unknown>[];
-  /** Compressed bytes of one fetch. */
-  readonly fetchBytes?: number | undefined;
   readonly minBytes?: ConsumeOptions['minBytes'];
   /** Fires when the consumer shuts down: an error of the handler then counts as `abandoned`. */
   readonly signal: AbortSignal;
@@ -40,8 +38,7 @@ export interface LogConsumer {
 }
 
 export function createConsumer(options: ConsumerOptions): LogConsumer {
-  const { kafka, log, groupId, topics, fetchBytes, minBytes, signal, startOffset, handle, onRevoked } =
-    options;
+  const { kafka, log, groupId, topics, minBytes, signal, startOffset, handle, onRevoked } = options;
   const consuming = Promise.withResolvers<Consumption>();
   let started: Consumption | null = null;
 
@@ -72,7 +69,6 @@ export function createConsumer(options: ConsumerOptions): LogConsumer {
       started = await kafka.consume({
         groupId,
         topics,
-        fetchBytes,
         minBytes,
         startAt: startOffset,
         onBatch,

@@ -48,8 +48,6 @@ export interface ConsumeOptions {
   onRevoked?(partitions: readonly TopicPartition[]): void;
   /** Called once, when reading cannot continue. */
   onCrash(error: unknown): void;
-  /** Compressed bytes of one fetch; a larger record batch is fetched alone. Bounds what is decompressed at once. */
-  readonly fetchBytes?: number | undefined;
   /** Compressed bytes that a fetch waits for, at most a second (Kafka's `fetch.min.bytes`). Default: 1. */
   readonly minBytes?: number | undefined;
   /** Longest time that a fetch waits for messages. Default: 2 s, or a second with `minBytes`. */
@@ -67,8 +65,13 @@ export interface Consumption {
   pause(topic: string, partition: number): void;
 }
 
-/** Largest record batch that topics accept, and the most that one fetch returns of a partition. */
+/** Largest record batch that topics accept. */
 export const MAX_MESSAGE_BYTES = 17_000_000;
+/**
+ * Compressed bytes of one fetch; a larger record batch is fetched alone. Bounds what is decompressed at once: some 16 MB of
+ * blocks, which compress to an eighth.
+ */
+const FETCH_BYTES = 2_000_000;
 /**
  * An idle consumer asks each broker this often. A seek waits for the fetch under way. So does a stop at a broker from
  * which no partition is read: kafkajs waits there instead of asking it.
@@ -140,8 +143,8 @@ class GroupConsumption implements Consumption {
       heartbeatInterval: 3000,
       maxWaitTimeInMs: options.maxWaitMs ?? (options.minBytes === undefined ? IDLE_WAIT_MS : BYTES_WAIT_MS),
       minBytes: options.minBytes ?? 1,
-      maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
-      maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),
+      maxBytes: FETCH_BYTES,
+      maxBytesPerPartition: FETCH_BYTES,
       retry: {
         retries: 10,
         initialRetryTime: 100,

@@ -21,7 +21,6 @@ export async function* readRanges(
   ranges: readonly OffsetRange[],
   consume: (options: ConsumeOptions) => Promise<Consumption>,
   deleteGroup: (groupId: string) => Promise<void>,
-  fetchBytes?: number,
   signal?: AbortSignal,
 ): AsyncGenerator<Batch> {
   /** `from` is the next offset, and the start offset after a rebalance. */
@@ -38,7 +37,6 @@ export async function* readRanges(
     startAt: async (_, partition) => reading.get(partition)?.from ?? 0,
     onBatch: (batch) => handover.offer(batch),
     onCrash: (error) => handover.fail(error),
-    fetchBytes,
     // All messages of the ranges are in the log: only a stop could wait.
     maxWaitMs: 100,
   }).catch((error: unknown) => {

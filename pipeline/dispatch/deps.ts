@@ -30,6 +30,3 @@ export interface MatchDeps extends Omit<DispatchDeps, 'kafka' | 'publisher' | 'r
   readonly since: () => Promise<number | null>;
   readonly kafka: Pick<Kafka, 'offsets' | 'readRange'>;
 }
-
-/** Compressed bytes of blocks in one fetch: some 16 MB of JSON. */
-export const BLOCK_FETCH_BYTES = 2_000_000;

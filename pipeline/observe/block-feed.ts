@@ -31,8 +31,6 @@ export interface BlockFeed {
 
 /** The consumer's name, with its checkpoints, is that of the token observer, which once read alone. */
 const NAME = 'tokens';
-/** Compressed; a fetch takes about ten times as much memory. */
-const FETCH_BYTES = 2_000_000;
 /**
  * Between two batches during a backfill. At least: so that a batch, its statements and its checkpoint cover many blocks. At
  * most: all partitions in turn stay well below STALL_SECONDS.
@@ -55,7 +53,6 @@ export function createBlockFeed(
         observer.consume(
           [topics.chainBlocks],
           createBatchHandler(observer, { handlers, onNewest, isBackfilling: options.isBackfilling }),
-          { fetchBytes: FETCH_BYTES },
         ),
       ),
   };

@@ -56,7 +56,7 @@ export interface Observer {
   consume(
     topics: readonly Topic<unknown>[],
     handle: (batch: LogBatch) => Promise<void>,
-    options?: { readonly groupId?: string; readonly fetchBytes?: number },
+    options?: { readonly groupId?: string },
   ): Promise<void>;
   /** Starts a loop. A round returns true where there may be more to do at once. */
   loop(round: () => Promise<boolean>): Loop;

@@ -21,7 +21,7 @@ export function createMessagesSince<I extends StreamItem, T>(
       const from = next.get(partition);
       return from === undefined || from >= high ? [] : [{ partition, from, to: high }];
     });
-    for await (const { messages } of kafka.readRanges(stream, ranges, stream.fetchBytes, signal)) {
+    for await (const { messages } of kafka.readRanges(stream, ranges, signal)) {
       for (const message of messages) {
         const item = readItem(stream, message);
         if (!('reason' in item)) found.add(about(item)); // no projection reads past a poison message

@@ -174,8 +174,7 @@ export function createBroker(world: BrokerWorld): SimBroker {
           ),
         topicId: (topic) => process.call('log', 'topicId', async () => `id of ${topic.name}`),
         publisher: () => createPublisher(process),
-        readRanges: (topic, ranges, fetchBytes, signal) =>
-          readRanges(topic, ranges, consume, async () => {}, fetchBytes, signal),
+        readRanges: (topic, ranges, signal) => readRanges(topic, ranges, consume, async () => {}, signal),
       };
     },
   };

@@ -14,7 +14,6 @@ import { decimalsOf, valueText } from '../../../schemas/money.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createBalanceReader } from './block-balances.ts';
 import { bodyText } from './body.ts';
-import { BLOCK_FETCH_BYTES } from '../deps.ts';
 import type { MatchDeps } from '../deps.ts';
 import { pairSubject, transferSubject } from './identity.ts';
 import { lockMatcher } from './inclusions.ts';
@@ -71,7 +70,6 @@ export function balanceMatcher(
   return {
     name: NAME,
     topic: topics.chainBlocks,
-    fetchBytes: BLOCK_FETCH_BYTES,
     concurrency: CONCURRENCY,
     since,
     async open() {

@@ -47,7 +47,6 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
   return {
     name: 'launches',
     topic: topics.tokens,
-    fetchBytes: 1_000_000,
     concurrency: 1,
     since,
     async open() {

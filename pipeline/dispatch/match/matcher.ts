@@ -25,8 +25,6 @@ export interface Matcher<M> {
   /** Part of the name of its checkpoints and consumer group: a renamed matcher begins again. */
   readonly name: string;
   readonly topic: Topic<M>;
-  /** Compressed bytes of one fetch. */
-  readonly fetchBytes: number;
   /** Unix milliseconds: without a checkpoint, reading begins with messages of this time; null: with those to come. */
   since(): Promise<number | null>;
   /** Messages matched concurrently; 1 where a message depends on the writes of the previous one. */
@@ -115,7 +113,6 @@ export async function runMatcher<M>(
     ...deps,
     name: `dispatch-${name}`,
     topics: [topic],
-    fetchBytes: matcher.fetchBytes,
     outsideLog: 'clamp',
     async initialOffset(_, { partition, high }) {
       const since = await matcher.since();

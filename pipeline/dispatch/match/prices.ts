@@ -42,7 +42,6 @@ export function priceMatcher({ pool, webhooks, clock, metrics }: MatchDeps): Mat
   return {
     name: 'prices',
     topic: topics.prices,
-    fetchBytes: 1_000_000,
     concurrency: 1,
     // A day back, so that there is a price to compare the next one with.
     since: async () => clock.wallTime() - DAY_MS,

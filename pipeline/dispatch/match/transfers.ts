@@ -8,7 +8,6 @@ import type { WebhookBodyOf } from '../../../schemas/webhooks/events.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { bodyText, transferData } from './body.ts';
-import { BLOCK_FETCH_BYTES } from '../deps.ts';
 import type { MatchDeps } from '../deps.ts';
 import { deliveryId, transferSubject } from './identity.ts';
 import {
@@ -33,7 +32,6 @@ export function transferMatcher(deps: MatchDeps): Matcher<ChainBlocksMessage> {
   return {
     name: NAME,
     topic: topics.chainBlocks,
-    fetchBytes: BLOCK_FETCH_BYTES,
     concurrency: 1,
     since,
     async open() {

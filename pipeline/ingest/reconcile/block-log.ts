@@ -18,7 +18,7 @@ export function createBlockLog(kafka: Pick<Kafka, 'offsets' | 'offsetsAt' | 'rea
         from: Math.max(low, from.get(partition) ?? high),
         to: high,
       }));
-      for await (const { partition, messages } of kafka.readRanges(topic, ranges, undefined, signal)) {
+      for await (const { partition, messages } of kafka.readRanges(topic, ranges, signal)) {
         for (const { offset, key, value } of messages) {
           // The key is the height: most messages are of other chunks, and need no parsing.
           const height = Number(key);
@@ -38,7 +38,7 @@ export function createBlockLog(kafka: Pick<Kafka, 'offsets' | 'offsetsAt' | 'rea
       });
       const found = new Map<string, Buffer>();
       const wanted = new Set(places.map(placeId));
-      for await (const { partition, messages } of kafka.readRanges(topic, ranges, undefined, signal)) {
+      for await (const { partition, messages } of kafka.readRanges(topic, ranges, signal)) {
         for (const { offset, value } of messages) {
           const id = placeId({ partition, offset });
           if (wanted.has(id)) found.set(id, value);

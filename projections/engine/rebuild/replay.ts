@@ -83,7 +83,7 @@ export async function replayTargets(
     onFatal: (error) => failed.abort(error),
   });
   try {
-    for await (const { partition, messages } of kafka.readRanges(topic, ranges, topic.fetchBytes, signal)) {
+    for await (const { partition, messages } of kafka.readRanges(topic, ranges, signal)) {
       const reading = await readings.open(partition);
       for (const message of messages) {
         const poison = await pipeline.add(reading, message);
@@ -122,7 +122,7 @@ export async function replayFold(
     from: checkpoints.get(partition) ?? 0,
     to,
   }));
-  for await (const { partition, messages } of kafka.readRanges(topic, ranges, undefined, deps.signal)) {
+  for await (const { partition, messages } of kafka.readRanges(topic, ranges, deps.signal)) {
     for (let left = messages; left.length > 0;) {
       deps.signal.throwIfAborted();
       const folded = await fold(partition, left);

@@ -8,7 +8,7 @@ export interface TopicReaderOptions extends Pick<
   ConsumerOptions,
   'kafka' | 'log' | 'groupId' | 'signal' | 'onError'
 > {
-  readonly topic: Topic<unknown> & { readonly fetchBytes?: number; readonly minBytes?: number };
+  readonly topic: Topic<unknown> & { readonly minBytes?: number };
   readonly readings: Readings;
   onBatch(reading: Reading, batch: LogBatch): Promise<void>;
 }
@@ -30,7 +30,6 @@ export function createTopicReader(options: TopicReaderOptions): TopicReader {
   const consumer = createConsumer({
     ...options,
     topics: [topic],
-    fetchBytes: topic.fetchBytes,
     minBytes: topic.minBytes,
     startOffset: async (_, partition) => (await readings.open(partition)).next,
     async handle(batch) {

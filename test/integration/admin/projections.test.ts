@@ -87,8 +87,8 @@ describe('a rebuild', () => {
     const held = Promise.withResolvers<void>();
     const slow: Kafka = {
       ...world.api.kafka,
-      async *readRanges(topic, ranges, fetchBytes, signal = new AbortController().signal) {
-        for await (const batch of world.api.kafka.readRanges(topic, ranges, fetchBytes, signal)) {
+      async *readRanges(topic, ranges, signal = new AbortController().signal) {
+        for await (const batch of world.api.kafka.readRanges(topic, ranges, signal)) {
           yield batch;
           await Promise.all([held.promise, signal.aborted || once(signal, 'abort')]);
         }

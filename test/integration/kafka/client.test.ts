@@ -103,6 +103,20 @@ test('ends a range at its end, at the end of the log, when the caller stops earl
   expect(await read(0, 50, 2)).toEqual([0, 1]);
 });
 
+test('reads a few messages at a time where they are large', async () => {
+  const publisher = kafka.publisher();
+  // Hexadecimal digits compress to half, and calls that follow each other share no request.
+  for (let n = 0; n < 8; n += 1)
+    await publisher.publish(topics.chainStatus, [finished(randomBytes(1_000_000).toString('hex'))]);
+  await publisher.close();
+  const [place] = await kafka.offsets(topics.chainStatus);
+  const range = { partition: 0, from: place!.high - 8, to: place!.high };
+  const read: number[] = [];
+  for await (const { messages } of kafka.readRanges(topics.chainStatus, [range])) read.push(messages.length);
+  expect(read.reduce((sum, one) => sum + one, 0)).toBe(8);
+  expect(Math.max(...read)).toBeLessThanOrEqual(2);
+});
+
 test('returns a different id for each topic, and the same id each time', async () => {
   const id = await kafka.topicId(topics.commands);
   expect(id).toMatch(/^[0-9a-f]{32}$/);

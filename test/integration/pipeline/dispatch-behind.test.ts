@@ -35,7 +35,6 @@ it('reports while it matches how many messages are left', async () => {
     {
       name: 'test',
       topic: topics.chainBlocks,
-      fetchBytes: 1_000_000,
       concurrency: 1,
       since: async () => 0,
       open: async () => ({
@@ -78,7 +77,6 @@ it('opens its matcher again when a rebuild has dropped a table that it read', as
     {
       name: 'moved',
       topic: topics.chainBlocks,
-      fetchBytes: 1_000_000,
       concurrency: 1,
       since: async () => 0,
       async open() {

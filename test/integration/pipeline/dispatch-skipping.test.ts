@@ -60,7 +60,6 @@ async function start(
     {
       name,
       topic: topics.chainBlocks,
-      fetchBytes: 1_000_000,
       concurrency: 1,
       since: async () => null,
       open: async () =>
