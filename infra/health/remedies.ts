@@ -52,7 +52,7 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
     meaning:
       'a replica of ClickHouse is read-only, lacks tables, or lacks rows that are older than `STALL_SECONDS`',
     action:
-      'read the log of the server; check its Keeper, its disk and the network between the replicas; for tables see "A ClickHouse cluster" in operations.md',
+      'read the log of the server; check its Keeper, its disk and the network between the replicas; for missing tables see "A ClickHouse cluster" in operations.md',
   },
   'clickhouse.replicas-hidden': {
     meaning:

@@ -31,8 +31,9 @@ const stateRow = z.object({
   name: z.string(),
   read_only: z.number(),
   delay: z.coerce.number(),
-  /** Whether Keeper has a session of each replica; empty where this one has lost Keeper, or has no tables. */
+  /** Whether Keeper has a session of each replica; empty where this one has lost Keeper, or has no replicated table. */
   active: z.record(z.string(), z.number()),
+  /** All of the database, also those that are not replicated yet. */
   tables: z.array(z.string()),
 });
 type ReplicaState = z.infer<typeof stateRow>;
@@ -40,7 +41,8 @@ type ReplicaState = z.infer<typeof stateRow>;
 const stateOfReplica: ChQuery<ReplicaState> = {
   name: 'replica-state',
   sql: `SELECT if(count() = 0, getMacro('replica'), any(replica_name)) AS name, max(is_readonly) AS read_only,
-      max(absolute_delay) AS delay, minMap(replica_is_active) AS active, groupArray(table) AS tables
+      max(absolute_delay) AS delay, minMap(replica_is_active) AS active,
+      (SELECT groupArray(name) FROM system.tables WHERE database = currentDatabase()) AS tables
     FROM system.replicas WHERE database = currentDatabase()`,
   row: stateRow,
 };
@@ -99,7 +101,12 @@ function alarmsOf(
   for (const [other, isActive] of Object.entries(active)) {
     if (other !== name && isActive === 0) raised.set(missing(other), `${name} does not see it in Keeper`);
   }
-  if (lacking.length > 0) raised.set(behind(name), `it lacks tables: ${lacking.join(', ')}`);
+  const [first, ...more] = lacking;
+  if (first !== undefined)
+    raised.set(
+      behind(name),
+      `it lacks the table ${first}${more.length > 0 ? ` and ${more.length} more` : ''}`,
+    );
   else if (readOnly === 1) raised.set(behind(name), 'a table is read-only');
   else if (delay >= behindSeconds) raised.set(behind(name), `it lacks rows of ${delay} s ago`);
   return raised;

@@ -12,6 +12,7 @@ import { inspector } from '../../support/faults/inspect.ts';
 import type { Role } from '../../support/faults/role.ts';
 import { faultWorld } from '../../support/faults/world.ts';
 import type { FaultWorld } from '../../support/faults/world.ts';
+import { isolatedPool } from '../../support/isolated-pool.ts';
 import { eventually } from '../../support/service.ts';
 import { tds } from '../../support/tds.ts';
 
@@ -125,6 +126,22 @@ test('raises an alarm, and no error, where the user may not read the state of th
   expect(await alarmsAfterAsking(withoutGrant)).toEqual(['clickhouse.replicas-hidden']);
   expect(await alarmsAfterAsking(balanced)).toEqual([]);
   for (const client of [balanced, withoutGrant]) await client.close();
+});
+
+test('says that a replica lacks a served table, and not that a table is not replicated yet', async () => {
+  const pool = await isolatedPool();
+  await replica(0).query('CREATE TABLE moved (n UInt8) ENGINE = MergeTree ORDER BY n');
+  await pool.query(`UPDATE tds.served SET tables = '{"moved": "moved"}'`);
+  const [having, lacking] = [clientOf(replica(0).url), clientOf(replica(1).url)];
+  await checkReplica({ pool, clickhouse: having, behindSeconds: 60 });
+  expect(await raisedAlarms(pool)).toEqual([]);
+  await checkReplica({ pool, clickhouse: lacking, behindSeconds: 60 });
+  expect(await raisedAlarms(pool)).toMatchObject([
+    { name: 'clickhouse.replica-behind:clickhouse-2', detail: 'it lacks the table moved' },
+  ]);
+  await replica(0).query('DROP TABLE moved SYNC');
+  for (const client of [having, lacking]) await client.close();
+  await pool.end();
 });
 
 test('goes on while a replica is dead, with an alarm', async () => {
