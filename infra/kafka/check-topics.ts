@@ -3,8 +3,9 @@ import kafkajs from 'kafkajs';
 import { AppError } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import { MAX_MESSAGE_BYTES } from './consumption.ts';
 
+/** Largest record batch that topics accept. */
+const MAX_MESSAGE_BYTES = 17_000_000;
 /** A cluster of at least this many brokers keeps this many replicas, of which one may fail. */
 const REPLICATED_BROKERS = 3;
 const MIN_INSYNC_REPLICAS = 2;

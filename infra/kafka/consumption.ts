@@ -65,8 +65,6 @@ export interface Consumption {
   pause(topic: string, partition: number): void;
 }
 
-/** Largest record batch that topics accept. */
-export const MAX_MESSAGE_BYTES = 17_000_000;
 /**
  * Compressed bytes of one fetch; a larger record batch is fetched alone. Bounds what is decompressed at once: some 16 MB of
  * blocks, which compress to an eighth.

@@ -211,9 +211,9 @@ function steady(reached: Reached): Figure[] {
   const middle = reached.filter(({ transfers }) => transfers >= total * 0.2 && transfers <= total * 0.8);
   const [first] = middle;
   const last = middle.at(-1);
-  const transfers = (last?.transfers ?? 0) - (first?.transfers ?? 0);
-  // Transfers become visible in steps of some batches: a short backfill has none in between.
-  if (first === undefined || last === undefined || transfers === 0) return [];
+  // Transfers become visible in steps of some batches: a short backfill may have none in between.
+  if (first === undefined || last === undefined || last.transfers === first.transfers) return [];
+  const transfers = last.transfers - first.transfers;
   return [
     {
       name: 'rate between 20 and 80 %',
